@@ -349,8 +349,7 @@ class ActiveScopes:
             for w in column_words
         }
         forms = self._stored_forms(words, prefix)
-        for key, document in documents.items():
-            part.add_document(key, _columns_of_words(document, forms))
+        part.add_documents({k: _columns_of_words(x, forms) for k, x in documents.items()})
 
     def _stored_forms(
         self, words: Collection[str], prefix: str, *, keep_all: bool = False

@@ -240,6 +240,7 @@ def render_recall(
     tag = presentation.tag
     lines: dict[str, str] = {}
     shown_hits: list[Hit] = []
+    size = 0
     for hit in hits:
         if already_there.has_shown(hit):
             continue
@@ -253,8 +254,9 @@ def render_recall(
             break
         day = day_of(hit["created_at"], presentation.zone)
         line = f"- ({day}{_said_by(hit)}) {escape(words)}"
-        room -= counter.text(line)
-        if room < 0:
+        # No text has more tokens than bytes, so that few lines need no counting.
+        size += len(line.encode("utf-8", "surrogatepass"))
+        if size > room and sum(map(counter.text, (*lines.values(), line))) > room:
             break
         lines[words] = line
         shown_hits.append(hit)

@@ -216,12 +216,14 @@ def _is_statement(sentence: str) -> bool:
         return False
     bare = bare_sentence(sentence)
     first_word = leading_word(bare)
-    asks, is_wh = _asks(bare, is_cjk=is_cjk), _is_wh(bare, first_word, is_cjk=is_cjk)
-    if not is_wh and (is_cjk or len(bare) > len(first_word)) and _KEEPING.search(bare):
-        return True
+    asks = _asks(bare, is_cjk=is_cjk)
     works = bare.startswith(WORK_CJK) if is_cjk else first_word in WORK_VERBS
     if not asks and not works:
         return bool(bare)
+    # The long patterns are searched last, since most sentences neither ask nor request.
+    is_wh = _is_wh(bare, first_word, is_cjk=is_cjk)
+    if not is_wh and (is_cjk or len(bare) > len(first_word)) and _KEEPING.search(bare):
+        return True
     if works and is_cjk and mentions_self(sentence):
         return True
     return _CLAUSE.search(bare) is not None or _has_telling_part(sentence)

@@ -194,24 +194,27 @@ class ScopePostings:
         self.rows.add(row)
         self.pending[len(self.rows) - 1] = row.place
 
-    def add_document(self, key: int, words: Mapping[str, int]) -> None:
-        """Add the document of a row that waits for it. words: to their columns. Raises Stale."""
-        number = self.rows.number(key)
-        if number is None or number not in self.pending:
-            raise Stale
-        row = number << MASK_BITS
-        self._add_run(
-            array(
-                "Q",
-                sorted(
-                    [
-                        (hash(word) & HASH) << CODE_BITS | row | columns
-                        for word, columns in words.items()
-                    ]
-                ),
-            )
-        )
-        del self.pending[number]
+    def add_documents(self, documents: Mapping[int, Mapping[str, int]]) -> None:
+        """Add the documents of rows that wait for them.
+
+        documents: by key, the words with their columns. Raises Stale.
+        """
+        postings: list[int] = []
+        numbers: list[int] = []
+        for key, words in documents.items():
+            number = self.rows.number(key)
+            if number is None or number not in self.pending:
+                raise Stale
+            row = number << MASK_BITS
+            postings += [
+                (hash(word) & HASH) << CODE_BITS | row | columns for word, columns in words.items()
+            ]
+            numbers.append(number)
+        if postings:
+            postings.sort()
+            self._add_run(array("Q", postings))
+        for number in numbers:
+            del self.pending[number]
 
     def _add_run(self, run: array[int]) -> None:
         """Add sorted postings, merged with those that are not much more. Raises Stale.

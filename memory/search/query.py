@@ -37,7 +37,7 @@ PLACES = ("body", "speaker", "prev")  # the columns that every term is looked up
 TERMS = 32  # most terms of a query
 QUICK_TERMS = 12  # of one that each turn asks
 QUERY = 4000  # most characters of a query
-SHORT_CHARACTERS = 500  # of a text whose words are kept for a moment
+SHORT_CHARACTERS = 1000  # of a text whose words are kept for a moment
 
 
 def split_cjk(text: str) -> str:
@@ -77,8 +77,8 @@ def index_words(text: str, *, telling: bool = False) -> Sequence[str]:
     return words.all()
 
 
-# A message is indexed, and its words are those before the next one.
-_short_words = lru_cache(32)(text_words)
+# A message is indexed, and its words are those before the next one, of as many conversations.
+_short_words = lru_cache(128)(text_words)
 
 
 def excerpt(text: str, characters: int, gap: str = " ") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from memory.search.languages.questions import FRAMES_CJK
-from memory.search.languages.self_words import FRAMES, KIN_CJK, ROLES, SELF, SELF_CJK
+from memory.search.languages.self_words import FRAMED_SELF, FRAMES, KIN_CJK, ROLES, SELF, SELF_CJK
 
 CLOSING = " \"'”’)»」』"
 _POLITE = re.compile(
@@ -19,6 +19,7 @@ _FRAME = re.compile("|".join(FRAMES))
 _OWNED_END = "تي"
 _OWNED = re.compile(rf"(?<!\w)(?!ال)\w{{3,}}{_OWNED_END}(?!\w)")
 _SELF = frozenset(" ".join(SELF.values()).split())
+_FRAMED = frozenset(FRAMED_SELF.split())
 _CJK_STARTS = frozenset(word[0] for word in (*SELF_CJK, *KIN_CJK))
 
 
@@ -27,9 +28,14 @@ def mentions_self(sentence: str) -> bool:
     bare = bare_sentence(sentence)
     if _ROLE.match(bare):
         return True
-    # Most have no such word at all, which shows sooner than the pattern of all frames is searched.
-    if _SELF.isdisjoint(_TOKEN.findall(bare)) and _CJK_STARTS.isdisjoint(bare):
-        return False
+    # Most have no such word at all, or one that no frame has, such as "my": that shows sooner than
+    # the pattern of all frames is searched.
+    self_words = _SELF.intersection(_TOKEN.findall(bare))
+    if not self_words:
+        if _CJK_STARTS.isdisjoint(bare):
+            return False
+    elif not _FRAMED.issuperset(self_words):
+        return True
     bare = _FRAME.sub(" ", bare)
     for frame in FRAMES_CJK:
         bare = bare.replace(frame, "")

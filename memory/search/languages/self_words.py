@@ -81,6 +81,8 @@ FRAMES = (
     r"मुझे (?:बताओ|बताइए|दो|दीजिए|समझाओ|दिखाओ)",
     r"\b(?:dis|donne|montre|explique|aide|écris|fais)[ -]moi\b",
 )
+# The words of `SELF` that a frame may have; a test compares them.
+FRAMED_SELF = "i we me us ich mir мне मुझे moi"
 
 # Whom a question is asked for, in the dative: by the endings that few but names of people have.
 _FOR_WHOM_RU = (

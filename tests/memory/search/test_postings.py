@@ -67,11 +67,12 @@ def test_postings_weigh_as_the_answers_of_the_index_do(found, terms, later):
     """later: documents that were put after the others were read."""
     read = max(0, len(found) - later)
     made = ScopePostings.load(rows(read), listing(found[:read]))
-    for n, words in enumerate(found):
-        if n >= read:
-            made.add_row(PostedRow(10 + n, 1, 0.0, True, True))
-        if n in made.pending:
-            made.add_document(10 + n, words)
+    for n in range(read, len(found)):
+        made.add_row(PostedRow(10 + n, 1, 0.0, True, True))
+    half = [n for n in made.pending if n % 2]
+    made.add_documents({10 + n: found[n] for n in half})
+    for n in [*made.pending]:
+        made.add_documents({10 + n: found[n]})
     out = made.weigh([StoredTerm(tuple(forms), columns) for forms, columns in terms])
     wanted = weigh_postings(looked_up(found, terms), len(found))
     assert (out.weight, out.asked, out.named) == (wanted.weight, wanted.asked, wanted.named)
@@ -83,12 +84,12 @@ def test_postings_weigh_as_the_answers_of_the_index_do(found, terms, later):
 def test_what_no_word_is_listed_of_waits_for_its_document():
     made = ScopePostings.load(rows(3, place=7), "tea 11b")
     assert made.pending == {0: 7, 2: 7}
-    made.add_document(10, {"tea": 1})
+    made.add_documents({10: {"tea": 1}})
     assert made.pending == {2: 7}
     with pytest.raises(Stale):
-        made.add_document(10, {"tea": 1})
+        made.add_documents({10: {"tea": 1}})
     with pytest.raises(Stale):
-        made.add_document(99, {"tea": 1})
+        made.add_documents({99: {"tea": 1}})
 
 
 def test_what_is_no_addition_makes_all_be_read_again(monkeypatch):
@@ -99,7 +100,7 @@ def test_what_is_no_addition_makes_all_be_read_again(monkeypatch):
     monkeypatch.setattr(postings, "MOST_MERGED", 1)
     made = ScopePostings.load(rows(2), "tea 10b")
     with pytest.raises(Stale):
-        made.add_document(11, {"tea": 1, "boat": 1})
+        made.add_documents({11: {"tea": 1, "boat": 1}})
     assert made.pending == {1: 1}
     monkeypatch.setattr(postings, "MOST_ROWS", 2)
     with pytest.raises(Stale):

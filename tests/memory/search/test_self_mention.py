@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from memory.search.languages.self_words import FRAMED_SELF, FRAMES, SELF
 from memory.search.own_words import may_tell
 from memory.search.self_mention import bare_sentence, mentions_self
 
@@ -107,3 +110,8 @@ def test_who_says_what_they_are_speaks_of_themselves_and_is_listened_to(question
 )
 def test_other_beginnings_are_nobodys(question):
     assert not mentions_self(question)
+
+
+def test_a_word_for_the_user_in_a_frame_is_listed():
+    in_frames = set(re.findall(r"[^\s()|?:\[\]-]+", " ".join(FRAMES).replace(r"\b", " ")))
+    assert in_frames & set(" ".join(SELF.values()).split()) == set(FRAMED_SELF.split())
