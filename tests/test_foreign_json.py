@@ -38,7 +38,7 @@ PLACES = {
     "gateway.tools.bubblewrap_child": "a process of its own, which serves one run",
     # Short by another limit.
     "gateway.errors": "a refusal of at most 1 MiB",
-    "gateway.apis.envelope": "an error event of ours, or a refusal of at most 1 MiB",
+    "gateway.apis.envelope_events": "an error event of ours, or a refusal of at most 1 MiB",
     "gateway.apis.messages.messages_errors": "an error event, or a refusal of at most 1 MiB",
     # Our own.
     "gateway.apis.translation.member_seal": "a token of ours, weighed when it was sealed",

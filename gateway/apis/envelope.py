@@ -21,38 +21,29 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-import msgspec
-
 from gateway.apis.base import LIGHT_PARTS
+from gateway.apis.envelope_events import (
+    BEGIN,
+    DELTA,
+    END,
+    ERROR,
+    OPEN,
+    OTHER,
+    PART_EVENTS,
+    broken_answer,
+    check_count,
+    read_event,
+    read_heavy_event,
+)
 from gateway.apis.masked_parts import MaskedPart, MaskedParts
 from gateway.apis.round_result import RoundResult
-from gateway.errors import GatewayError, StreamIncomplete, UnreadableStream
-from gateway.wire.answer_parts import PartKey
-from gateway.wire.chat import (
-    Json,
-    MalformedReply,
-    broken_stream,
-    encode,
-    encode_in_parts,
-    read_object,
-)
-from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from gateway.errors import GatewayError
+from gateway.wire.answer_parts import MAX_PARTS, PartKey
+from gateway.wire.chat import Json, encode, encode_in_parts
+from gateway.wire.json_weight import is_light
 from gateway.wire.merge import usage_sum
 from gateway.wire.own_marks import has_mark, mark_orphan
 from gateway.wire.sse import COMMENT, DONE, SseEvent
-
-OPEN, BEGIN, DELTA, END, CLOSE, ERROR, OTHER = (
-    "open",
-    "begin",
-    "delta",
-    "end",
-    "close",
-    "error",
-    "other",
-)
-PART_EVENTS = frozenset({BEGIN, DELTA, END})
-SHORT_BYTES = 1 << 14  # of an event that is read at once
-MAX_PARTS = 4096  # of one round
 
 
 class EnvelopeMask(ABC):
@@ -99,6 +90,14 @@ class EnvelopeMask(ABC):
     @abstractmethod
     def kind_of(self, event: Json) -> str:
         """Return which envelope an event is."""
+
+    @abstractmethod
+    def readable(self, event: Json) -> Json:
+        """Return an event whose part tells its type; the same where it does."""
+
+    @abstractmethod
+    def readable_reply(self, reply: Json) -> Json:
+        """Return a whole reply whose parts tell their types; the same where they do."""
 
     @abstractmethod
     def key_of(self, event: Json) -> PartKey:
@@ -207,10 +206,13 @@ class EnvelopeMask(ABC):
             return event.event_bytes if not self.rounds and not self._hid else b""
         if is_light(data):
             return self.take(read_event(data), event.event_bytes)
-        return self.take(await asyncio.to_thread(_read_heavy, data), event.event_bytes)
+        return self.take(await asyncio.to_thread(read_heavy_event, data), event.event_bytes)
 
     def take(self, event: Json, event_bytes: bytes) -> bytes:
         """Return what to show for an event. event_bytes: as it came, b"" for one of ours."""
+        readable_event = self.readable(event)
+        if readable_event is not event:
+            event, event_bytes = readable_event, b""
         kind = self.kind_of(event)
         if kind == OTHER:
             return self.render(event, event_bytes, None)
@@ -231,9 +233,21 @@ class EnvelopeMask(ABC):
         if part is not None and part.place >= 0:
             self.fold_part(kind, event, part)
             return self._show_part(event, event_bytes, part, key)
+        if kind == DELTA and not key.kind:
+            return self._take_unknown(key, event, event_bytes)
         part = self._part_at(kind, key)
         if part is None:
             return b""  # the end of nothing
+        known_bytes = self._take_known(kind, key, part, (event, event_bytes))
+        if not self._parts.early:
+            return known_bytes
+        early_events = self._parts.early.pop(part)
+        return known_bytes + b"".join(self._take_unknown(*e) for e in early_events)
+
+    def _take_known(
+        self, kind: str, key: PartKey, part: MaskedPart, event_as_came: tuple[Json, bytes]
+    ) -> bytes:
+        event, event_bytes = event_as_came
         self.fold_part(kind, event, part)
         if kind == END:
             self._parts.end(part)
@@ -244,8 +258,24 @@ class EnvelopeMask(ABC):
             part.held.clear()
             return self._release()
         if self._parts.is_held(part):
-            part.held.append((event, event_bytes))
+            part.held.append(event_as_came)
             return self._release()
+        return self._show_part(event, event_bytes, part, key)
+
+    def _take_unknown(self, key: PartKey, event: Json, event_bytes: bytes) -> bytes:
+        """Show an event that begins no part: with its part, where that is known."""
+        part = self._parts.look_up(key)
+        if part is None:
+            if key.index is None and not key.idents:
+                return self.render(event, event_bytes, None)
+            self._parts.early.add(key, event, event_bytes)
+            return b""
+        self.fold_part(DELTA, event, part)
+        if part.hidden:
+            return b""
+        if self._parts.is_held(part):
+            part.held.append((event, event_bytes))
+            return b""
         return self._show_part(event, event_bytes, part, key)
 
     def _show_part(self, event: Json, event_bytes: bytes, part: MaskedPart, key: PartKey) -> bytes:
@@ -306,7 +336,7 @@ class EnvelopeMask(ABC):
     def _part_at(self, kind: str, key: PartKey) -> MaskedPart | None:
         """Return the part that an event belongs to. Raises StreamIncomplete."""
         if key.index is not None and not 0 <= key.index < MAX_PARTS:
-            raise _broken(f"a part without a usable index below {MAX_PARTS}")
+            raise broken_answer(f"a part without a usable index below {MAX_PARTS}")
         if kind == BEGIN:
             part = self._parts.begin(key)
         elif kind == DELTA:
@@ -328,7 +358,8 @@ class EnvelopeMask(ABC):
         return self._is_owned(part) or self.is_carrier(part.item)
 
     def _is_owned(self, part: MaskedPart) -> bool:
-        kind = part.item.get("type") or part.kind
+        item_kind = part.item.get("type")
+        kind = item_kind if isinstance(item_kind, str) and item_kind else part.kind
         return self.call_name({"type": kind, "name": part.name}) in self._owned
 
     def _settle(self, *, cut: bool = False) -> bytes:
@@ -345,7 +376,18 @@ class EnvelopeMask(ABC):
         shown_bytes = self._release()
         if self._waiting is not None:
             shown_bytes += self._end_reasoning(self._waiting, is_last=True)
-        return shown_bytes
+        return shown_bytes if cut else shown_bytes + self._show_early()
+
+    def _show_early(self) -> bytes:
+        """Show the events that still wait: no part of theirs is to come."""
+        shown_events = []
+        for key, event, event_bytes in self._parts.early.pop_all():
+            part = self._parts.look_up(key)
+            if part is None:
+                shown_events.append(self.render(event, event_bytes, None))
+            elif not part.hidden:
+                shown_events.append(self.render(event, event_bytes, part.place))
+        return b"".join(shown_events)
 
     def _release(self) -> bytes:
         """Return what was held of the parts that are decided now."""
@@ -390,7 +432,9 @@ class EnvelopeMask(ABC):
         return part
 
     def take_whole(self, answer: Json) -> RoundResult | None:
-        self.fold_whole(answer)
+        readable_answer = self.readable_reply(answer)
+        self._hid = self._hid or readable_answer is not answer
+        self.fold_whole(readable_answer)
         self._settle()
         self.over = True
         return self.close()[1]
@@ -441,57 +485,3 @@ def _join_texts(texts: Sequence[str]) -> str:
         spaced = not joined_text or not text or joined_text[-1].isspace() or text[0].isspace()
         joined_text += text if spaced else f"\n\n{text}"
     return joined_text
-
-
-def data_of(event_bytes: bytes, lines: bytes) -> bytes | None:
-    """Return the data of one short event that begins with these lines; None for anything else."""
-    end = len(event_bytes) - 2
-    if (
-        len(event_bytes) > SHORT_BYTES
-        or not event_bytes.startswith(lines)
-        or not event_bytes.endswith(b"\n\n")
-    ):
-        return None
-    if event_bytes.find(b"\n", len(lines)) != end or b"\r" in event_bytes:
-        return None
-    return event_bytes[len(lines) : end]
-
-
-def read_event(data: bytes) -> Json:
-    """Read an event's data. Raises StreamIncomplete if it is not an object."""
-    try:
-        return read_object(data)
-    except MalformedReply as e:
-        raise broken_stream(e) from e
-
-
-def _read_heavy(data: bytes) -> Json:
-    if not is_readable(data):
-        raise _broken(f"an event of {UNREADABLE}")
-    return read_event(data)
-
-
-def _broken(fault: str) -> StreamIncomplete:
-    return UnreadableStream(f"The stream broke off: the upstream sent {fault}. Try again.")
-
-
-def check_count(parts: int) -> None:
-    """Raise StreamIncomplete for more parts than a round may have."""
-    if parts > MAX_PARTS:
-        raise _broken(f"more than {MAX_PARTS} parts")
-
-
-def event_of(event: Json) -> bytes:
-    """Return an event of ours; its `event:` line names its type, as in both APIs."""
-    return b"event: %b\ndata: %b\n\n" % (str(event.get("type")).encode(), encode(event))
-
-
-def error_parts(error: GatewayError) -> tuple[str | None, str]:
-    """Return the code and the message of an error, which may be an upstream's own."""
-    try:
-        error_object = msgspec.json.decode(error.event())["error"]
-        return error_object.get("code") or error_object.get("type"), str(
-            error_object.get("message") or error.message
-        )
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return error.code, error.message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.apis.early_events import EarlyEvents
 from gateway.wire.answer_parts import AnswerPart, Parts
 from gateway.wire.chat import Json
 
@@ -37,12 +38,16 @@ class MaskedPart(AnswerPart):
 
 
 class MaskedParts(Parts[MaskedPart]):
-    """The parts of a round. first_place: where the first of them is shown that is."""
+    """The parts of a round, and events that wait for some.
+
+    first_place: where the first of them is shown that is.
+    """
 
     def __init__(self, first_place: int = 0) -> None:
         super().__init__(MaskedPart)
         self._released = 0  # so many parts, from the first, are decided
         self.next_place = first_place
+        self.early = EarlyEvents()
 
     def is_held(self, part: MaskedPart) -> bool:
         """Tell whether a part waits, itself or for one before it."""

@@ -388,7 +388,8 @@ def brought(body: bytes, max_messages: int | None) -> BroughtChat:
 
 def message_of(message_text: msgspec.Raw | bytes, where: str) -> Json:
     """Parse one message. Raises BadRequest."""
-    message_bytes = message_text if isinstance(message_text, bytes) else bytes(message_text)
+    is_copied = isinstance(message_text, bytes | bytearray)
+    message_bytes = message_text if is_copied else bytes(message_text)
     end_step()
     if has_many_values(message_bytes):
         raise BadRequest(f"`{where}` has over {VALUES} values: leave some out.", param=where)

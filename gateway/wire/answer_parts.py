@@ -18,6 +18,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 IDENTS = 8  # of one part that are remembered: a server may invent another with each event
+MAX_PARTS = 4096  # of one answer
 MATCHED_PARTS = 256  # that are looked at for one of a list whose id is not known
 
 
@@ -95,6 +96,10 @@ class Parts(Generic[P]):
         """Return the part of the newest piece, where a key tells the same as that piece did."""
         keyed_part = self._newest_part
         return keyed_part[1] if keyed_part is not None and keyed_part[0] == key else None
+
+    def look_up(self, key: PartKey) -> P | None:
+        """Return the part of an event that tells nothing of it; None where none has begun."""
+        return self._find_by_ident(key) or self._find_open(key) or self._find_ended(key)
 
     def find_end(self, key: PartKey) -> P | None:
         """Return the part that an end belongs to; None where no part has begun for it."""

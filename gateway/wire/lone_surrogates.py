@@ -18,6 +18,7 @@ import msgspec
 
 from memory.conversation.json_strings import holds, mask_escapes
 from memory.conversation.long_json import encode_in_parts
+from memory.conversation.steps import end_step
 
 # A noncharacter of Unicode, which no text that is exchanged contains (Unicode, 23.7), and then one
 # of the 2,048 characters from here on, one for each half.
@@ -104,11 +105,26 @@ def join_halves(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages with halves that meet in their texts as whole characters."""
     joined_messages: list[dict[str, Any]] = []
     for message in messages:
-        content = message.get("content")
-        # To look in a text of other characters than the opening takes no time.
-        is_whole = content is None or (isinstance(content, str) and OPENING not in content)
+        is_whole = not _may_hold_half(message.get("content"))
         joined_messages.append(message if is_whole else _join(message))
     return joined_messages
+
+
+def _may_hold_half(content: Any) -> bool:
+    """Tell whether there may be a half in a message's content: a text, or parts of members."""
+    if content is None:
+        return False
+    if isinstance(content, str):
+        # To look in a text of other characters than the opening takes no time.
+        return OPENING in content
+    if not isinstance(content, list):
+        return True
+    for part in content:
+        for value in part.values() if isinstance(part, dict) else (part,):
+            if OPENING in value if isinstance(value, str) else value:
+                return True
+        end_step()
+    return False
 
 
 def _join(message: dict[str, Any]) -> dict[str, Any]:

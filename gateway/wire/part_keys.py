@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from gateway.wire.answer_parts import PartKey
+from gateway.wire.answer_parts import MAX_PARTS, PartKey
 from gateway.wire.streamed_calls import Json, read_ident, read_index
 
 CALL = "function_call"
@@ -35,6 +36,75 @@ BLOCK_KINDS = {
     "signature_delta": THINKING,
     "input_json_delta": TOOL_USE,
 }
+
+
+def readable_event(event: Json) -> Json:
+    """Return an event of the Responses API whose items tell their type; the same where all do."""
+    member, read = ("item", readable_item) if "item" in event else ("response", readable_response)
+    value = event.get(member)
+    if not isinstance(value, dict) or (readable_value := read(value)) is value:
+        return event
+    return {**event, member: readable_value}
+
+
+def readable_response(response: Json) -> Json:
+    """Return a response whose items tell their type; the same where all do."""
+    return _readable_list(response, "output", readable_item)
+
+
+def readable_item(item: Json) -> Json:
+    """Return an item with its type: where that cannot be read, as its members show it."""
+    if _is_told(item.get("type")) or not (kind := _shown_kind(item)):
+        return item
+    return {**item, "type": kind}
+
+
+def readable_block_event(event: Json) -> Json:
+    """Return an event of the Messages API whose block tells its type; the same where it does."""
+    block = event.get("content_block")
+    if not isinstance(block, dict) or (readable_value := readable_block(block)) is block:
+        return event
+    return {**event, "content_block": readable_value}
+
+
+def readable_message(message: Json) -> Json:
+    """Return a message whose blocks tell their type; the same where all do."""
+    return _readable_list(message, "content", readable_block)
+
+
+def readable_block(block: Json) -> Json:
+    """Return a block with its type: where that cannot be read, as its members show it."""
+    if _is_told(block.get("type")):
+        return block
+    if isinstance(block.get("name"), str) and ("input" in block or "id" in block):
+        return {**block, "type": "tool_use"}
+    kind = next((k for k in ("text", THINKING) if isinstance(block.get(k), str)), "")
+    return {**block, "type": kind} if kind else block
+
+
+def _readable_list(reply: Json, member: str, read: Callable[[Json], Json]) -> Json:
+    parts = reply.get(member)
+    if not isinstance(parts, list) or len(parts) > MAX_PARTS:
+        return reply
+    readable_parts = [read(p) if isinstance(p, dict) else p for p in parts]
+    if all(a is b for a, b in zip(parts, readable_parts, strict=True)):
+        return reply
+    return {**reply, member: readable_parts}
+
+
+def _is_told(kind: Any) -> bool:
+    return isinstance(kind, str) and bool(kind.strip())
+
+
+def _shown_kind(item: Json) -> str:
+    """Return what the members of an item show it to be, "" for nothing known."""
+    if "arguments" in item:
+        return CALL
+    if "input" in item and "name" in item:
+        return "custom_tool_call"
+    if isinstance(item.get("content"), list) and "role" in item:
+        return "message"
+    return REASONING if "summary" in item else ""
 
 
 def responses_key(event: Json) -> PartKey:

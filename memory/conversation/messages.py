@@ -37,6 +37,7 @@ SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
 FILLER = "\x00"  # in place of a text; no role holds it, as JSON writes it
 SLICE_CHARACTERS = 1 << 16  # normalised at once
+DIGEST_BYTES = 16
 SHORT_CHARACTERS = 200  # whose words are split as fast as anything else is done
 # A `bytes.translate` table: what `str.split` takes for white space, as spaces.
 AS_SPACE = bytes(ord(" ") if chr(i).isspace() and i < 128 else i for i in range(256))
@@ -317,7 +318,7 @@ def _call(call: Json) -> list[Any]:
 
 def keyed_hash(key: bytes, *parts: bytes) -> bytes:
     """Return 16 bytes of keyed BLAKE2b over the parts."""
-    return hashlib.blake2b(b"".join(parts), key=key, digest_size=16).digest()
+    return hashlib.blake2b(b"".join(parts), key=key, digest_size=DIGEST_BYTES).digest()
 
 
 def digest_of(key: bytes, message: Json) -> bytes:
@@ -335,7 +336,7 @@ def digest_of(key: bytes, message: Json) -> bytes:
     if (first_slice := next(slices, None)) is None:  # nothing but white space
         return keyed_hash(key, canonical(message))
     head, tail = canonical({**message, "content": FILLER}).split(_encode(FILLER))
-    digest = hashlib.blake2b(head + b'"', key=key, digest_size=16)
+    digest = hashlib.blake2b(head + b'"', key=key, digest_size=DIGEST_BYTES)
     for words in chain([first_slice], slices):
         digest.update(_encode(words)[1:-1])
     digest.update(b'"' + tail)

@@ -24,6 +24,8 @@ class BlockOddities:
     deltas: int
     twice: bool  # the input in the beginning and in the pieces
     in_beginning: bool  # only there
+    unknown: bool = False  # there are pieces of a kind that nobody knows
+    type: Any = "told"  # what stands for the type of each block
 
     @staticmethod
     def choose(rng: Random) -> BlockOddities:
@@ -34,6 +36,8 @@ class BlockOddities:
             rng.choice((1, 1, 2, 3)),
             rng.random() < 0.25,
             rng.random() < 0.2,
+            rng.random() < 0.3,
+            rng.choice(("told", "told", None, 5, "", (), "missing")),
         )
 
 
@@ -88,6 +92,12 @@ def block_events(rng: Random, part: Text | Call, place: int, odd: BlockOddities)
         if not odd.in_beginning:
             texts = cut(rng, part.arguments)
             pieces = [{"type": "input_json_delta", "partial_json": p} for p in texts]
+    if odd.unknown:
+        pieces.insert(rng.randrange(len(pieces) + 1), {"type": "hint_delta", "hint": "nothing"})
+    if odd.type == "missing":
+        del block["type"]
+    elif odd.type != "told":
+        block["type"] = odd.type
     yield {"type": "content_block_start", **where, "content_block": block}
     for piece in pieces:
         yield {"type": "content_block_delta", **where, "delta": piece}

@@ -19,6 +19,8 @@ class ItemOddities:
     """How a server streams items.
 
     name: the event that tells it first. twice: arguments in the beginning and in the deltas.
+    unknown: which items events of a kind that nobody knows speak of. type: what stands for the
+    type of each item.
     """
 
     index: str
@@ -30,6 +32,8 @@ class ItemOddities:
     twice: bool
     numbered: bool
     cut: bool
+    unknown: str = ""
+    type: Any = "told"
 
     @staticmethod
     def choose(rng: Random) -> ItemOddities:
@@ -43,6 +47,8 @@ class ItemOddities:
             rng.random() < 0.25,
             rng.random() < 0.7,
             rng.random() < 0.8,
+            rng.choice(("", "", "", "its own", "later", "none")),
+            rng.choice(("told", "told", "told", None, 5, "", " ", (), {"a": 1}, "missing")),
         )
         return odd.possible()
 
@@ -65,7 +71,11 @@ def make_stream(rng: Random, answer: Answer, odd: ItemOddities) -> Iterator[Json
     events: list[Json] = []
     ends: list[Json] = []
     for place, (part, item) in enumerate(zip(answer, items, strict=True)):
+        if odd.unknown:
+            events += unknown_events(rng, place, odd)
         events += item_events(rng, part, item, place, odd)
+        if odd.unknown:
+            events += unknown_events(rng, place, odd)
         if odd.ends != "none" and (odd.ends != "calls" or isinstance(part, Call)):
             end = {"type": "response.output_item.done", **index_of(place, odd, 0), "item": item}
             (ends if odd.ends == "last" else events).append(end)
@@ -73,6 +83,7 @@ def make_stream(rng: Random, answer: Answer, odd: ItemOddities) -> Iterator[Json
     kinds = {"all": ("message", "function_call"), "calls": ("function_call",)}
     listed = [i for i in items if i["type"] in kinds.get(odd.listed, ())]
     done = {**HEAD, "status": "completed", "output": listed}
+    typed(odd, [*events, *ends], listed)
     told = [
         {"type": "response.created", "response": begun},
         *events,
@@ -81,6 +92,30 @@ def make_stream(rng: Random, answer: Answer, odd: ItemOddities) -> Iterator[Json
     ]
     for number, event in enumerate(told):
         yield {**event, "sequence_number": number} if odd.numbered else event
+
+
+def unknown_events(rng: Random, place: int, odd: ItemOddities) -> Iterator[Json]:
+    """Yield events of a kind that nobody knows, with or without an index and an id."""
+    other = place + {"its own": 0, "later": rng.randrange(3), "none": 50}[odd.unknown]
+    for _ in range(rng.randrange(3)):
+        where = rng.choice(({}, index_of(other, odd, 0))) if odd.unknown != "none" else {}
+        ident = rng.choice(({}, {"item_id": ident_of(other, 1, odd)}))
+        if odd.unknown == "none":
+            ident = rng.choice(({"item_id": "nobody's"}, {"item_id": ""}, {"output_index": 90}))
+        kind = rng.choice(("response.progress", "response.mcp_call_arguments.delta", "x"))
+        yield {"type": kind, **where, **ident, "delta": "nothing", "text": "nothing"}
+
+
+def typed(odd: ItemOddities, events: list[Json], listed: list[Json]) -> None:
+    """Put what a server tells in place of the type of its items."""
+    if odd.type == "told":
+        return
+    told_items = [e["item"] for e in events if "item" in e]
+    for item in {id(i): i for i in [*told_items, *listed]}.values():
+        if odd.type == "missing":
+            del item["type"]
+        else:
+            item["type"] = odd.type
 
 
 def item_of(part: Text | Call, place: int, odd: ItemOddities) -> Json:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.apis.envelope import (
+from gateway.apis.envelope_events import (
     BEGIN,
     CLOSE,
     DELTA,
@@ -36,7 +36,13 @@ from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
 from gateway.wire.chat import Json, encode
 from gateway.wire.own_marks import ORPHANED, SEALED, has_mark, mark_orphan
-from gateway.wire.part_keys import THINKING, TOOL_USE, messages_key
+from gateway.wire.part_keys import (
+    THINKING,
+    TOOL_USE,
+    messages_key,
+    readable_block_event,
+    readable_message,
+)
 from memory import new_id
 from memory.conversation.foreign_json import decode_foreign
 
@@ -130,6 +136,12 @@ class MessagesMask(SearchingMask):
         if kind is None and event.get("error"):
             return ERROR  # as servers of other formats tell it
         return KINDS.get(str(kind), OTHER)
+
+    def readable(self, event: Json) -> Json:
+        return readable_block_event(event)
+
+    def readable_reply(self, reply: Json) -> Json:
+        return readable_message(reply)
 
     def key_of(self, event: Json) -> PartKey:
         return messages_key(event)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gateway.apis.envelope import event_of
+from gateway.apis.envelope_events import event_of
+from gateway.apis.masked_parts import MaskedPart
 from gateway.apis.search.search_results import SearchCitations
+from gateway.wire.arguments import RepeatedArguments
 from gateway.wire.chat import Json
+from gateway.wire.part_keys import CALL
 
 OPENINGS = frozenset({"response.created", "response.queued", "response.in_progress"})
 CLOSINGS = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
+TEXT, ARGUMENTS = "text", "arguments"  # what the pieces of an item are
 ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
 TEXT_DELTA = "response.output_text.delta"
 PART_DONE = "response.content_part.done"
@@ -135,3 +139,23 @@ def cite_event(event: Json, citations: SearchCitations) -> list[Json]:
         for index, annotation in enumerate(part["annotations"])
     ]
     return [*annotation_events, {**event, "part": part}]
+
+
+def whole_item(part: MaskedPart) -> Json:
+    """Return an item; one that was cut off, with the text that arrived."""
+    item = part.item
+    if part.kind and not isinstance(item.get("type"), str):
+        item = {**item, "type": part.kind}
+    kind = item.get("type")
+    if kind == "message" and not item.get("content") and part.pieces:
+        content = [{"type": "output_text", "text": part.text_of(TEXT)}]
+        return {"role": "assistant", **item, "content": content}
+    if kind == CALL and not (part.is_whole and item.get(ARGUMENTS)) and part.pieces:
+        repeated = RepeatedArguments(str(item.get(ARGUMENTS) or ""))
+        argument_texts = [
+            repeated.add(argument_text) for argument_text in part.pieces.get(ARGUMENTS, ())
+        ]
+        idents = {"call_id": part.idents[-1]} if part.idents else {}
+        call_members = {"name": part.name, ARGUMENTS: "".join([*argument_texts, repeated.end()])}
+        return {**idents, **item, **call_members}
+    return item

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.apis.envelope import (
+from gateway.apis.envelope_events import (
     BEGIN,
     CLOSE,
     DELTA,
@@ -32,16 +32,19 @@ from gateway.apis.envelope import (
 from gateway.apis.masked_parts import MaskedPart
 from gateway.apis.responses.response_events import (
     ADDED,
+    ARGUMENTS,
     ARGUMENTS_DELTA,
     CLOSINGS,
     DONE_ITEM,
     OPENINGS,
+    TEXT,
     TEXT_DELTA,
     cite_event,
     closing_of,
     has_text,
     lift,
     lift_search,
+    whole_item,
 )
 from gateway.apis.responses.response_items import assistant_message
 from gateway.apis.round_result import RoundResult
@@ -49,12 +52,17 @@ from gateway.apis.search.search_results import SearchCitations
 from gateway.apis.search.searching_mask import SearchingMask
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.wire.answer_parts import PartKey
-from gateway.wire.arguments import RepeatedArguments
 from gateway.wire.chat import Json
 from gateway.wire.own_marks import SEALED, has_mark, has_seal, mark_orphan
-from gateway.wire.part_keys import CALL, REASONING, item_key, responses_key
+from gateway.wire.part_keys import (
+    CALL,
+    REASONING,
+    item_key,
+    readable_event,
+    readable_response,
+    responses_key,
+)
 
-TEXT, ARGUMENTS = "text", "arguments"
 NO_IDENT = ("",)
 PIECES = {  # of the kinds of items that grow: the event's type, its lines, and the member
     "message": (TEXT_DELTA, b"event: response.output_text.delta\ndata: ", TEXT),
@@ -212,6 +220,12 @@ class ResponsesMask(SearchingMask):
             return DELTA
         return OTHER
 
+    def readable(self, event: Json) -> Json:
+        return readable_event(event)
+
+    def readable_reply(self, reply: Json) -> Json:
+        return readable_response(reply)
+
     def key_of(self, event: Json) -> PartKey:
         return responses_key(event)
 
@@ -272,7 +286,7 @@ class ResponsesMask(SearchingMask):
             self._numbered = type(sequence_number) is int or not event_bytes
             self._number = sequence_number if type(sequence_number) is int else 0
         shown_bytes = super().take(event, event_bytes)
-        if str(event.get("type")) in CLOSINGS:
+        if self._terminal is not None and self._terminal[0] is event:
             self._terminal = event, event_bytes
         return shown_bytes
 
@@ -343,7 +357,7 @@ class ResponsesMask(SearchingMask):
 
     def result(self) -> RoundResult:
         response = self._response()
-        whole_items = {part: _whole_item(part) for part in self._parts.parts}
+        whole_items = {part: whole_item(part) for part in self._parts.parts}
         self.shown += self.visible(
             (part, self._show_item(item)) for part, item in whole_items.items()
         )
@@ -469,20 +483,3 @@ class ResponsesMask(SearchingMask):
         if scrubbed_response == response:
             return self._lifecycle(event, event_bytes)
         return self._lifecycle({**event, "response": scrubbed_response}, b"")
-
-
-def _whole_item(part: MaskedPart) -> Json:
-    """Return an item; one that was cut off, with the text that arrived."""
-    item, kind = part.item, part.item.get("type") or part.kind
-    if kind == "message" and not item.get("content") and part.pieces:
-        content = [{"type": "output_text", "text": part.text_of(TEXT)}]
-        return {"type": kind, "role": "assistant", **item, "content": content}
-    if kind == CALL and not (part.is_whole and item.get(ARGUMENTS)) and part.pieces:
-        repeated = RepeatedArguments(str(item.get(ARGUMENTS) or ""))
-        argument_texts = [
-            repeated.add(argument_text) for argument_text in part.pieces.get(ARGUMENTS, ())
-        ]
-        idents = {"call_id": part.idents[-1]} if part.idents else {}
-        call_members = {"name": part.name, ARGUMENTS: "".join([*argument_texts, repeated.end()])}
-        return {"type": kind, **idents, **item, **call_members}
-    return item

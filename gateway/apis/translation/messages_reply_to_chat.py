@@ -22,7 +22,7 @@ from typing import Any
 
 from gateway.wire.answer_parts import AnswerPart, Parts
 from gateway.wire.chat import Json, encode, object_or_empty, read_event_object
-from gateway.wire.part_keys import messages_key
+from gateway.wire.part_keys import messages_key, readable_block, readable_block_event
 from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
 # Any other: stop.
@@ -138,7 +138,7 @@ def completion(message: Json, created_at: int, thoughts: int = 0) -> Json:
     texts_by_kind: dict[str, list[str]] = {"text": [], "thinking": []}
     blocks: list[Json] = []
     calls: list[Json] = []
-    for position, block in enumerate(_dicts(message.get("content"))):
+    for position, block in enumerate(map(readable_block, _dicts(message.get("content")))):
         kind = _text(block.get("type"))
         if kind in texts_by_kind:
             texts_by_kind[kind].append(_text(block.get(kind)))
@@ -191,6 +191,7 @@ class Chunks:
 
     def of(self, event: Json) -> list[Json]:
         """Return the chunks that an event gives, in order; an error is one of them."""
+        event = readable_block_event(event)
         match event.get("type"):
             case "message_start":
                 message = _dict(event.get("message"))

@@ -29,7 +29,7 @@ from gateway.wire.chat import (
     object_or_empty,
     read_event_object,
 )
-from gateway.wire.part_keys import item_key, responses_key
+from gateway.wire.part_keys import item_key, readable_event, responses_key
 from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
 TERMINAL = frozenset({"response.completed", "response.incomplete"})
@@ -129,6 +129,7 @@ class ResponseChunks:
 
     def of(self, event: Json) -> Iterator[Json]:
         """Give the chunks of an event, in order; an error is one of them. Raises MalformedReply."""
+        event = readable_event(event)
         kind = str(event.get("type"))
         if kind in TEXTS:
             yield from self._grow_text(event, TEXTS[kind])

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator
 
-from gateway.apis.envelope import event_of
+from gateway.apis.envelope_events import event_of
 from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.apis.translation.responses_reply_from_chat import response_head
 from gateway.chat.intake.request import TurnInput

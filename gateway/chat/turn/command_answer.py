@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from gateway.apis.envelope import event_of
+from gateway.apis.envelope_events import event_of
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.stored_passthrough import RelayedTurn
 from gateway.chat.stored.stored_responses import find_base

@@ -94,3 +94,14 @@ def test_halves_are_written_in_steps_of_any_size(pieces, window):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lone_surrogates, "_SCAN_WINDOW_BYTES", window)
         assert lone_surrogates.with_escapes(data) == written
+
+
+def test_halves_that_meet_in_a_part_are_joined_and_other_parts_stay():
+    halves = "".join(decode(b'["Hi \\ud83d", "\\ude00!"]'))
+    for part in ({"text": halves}, {"source": {"text": halves}}):
+        joined = json.loads(json.dumps(part).replace(json.dumps(halves), '"Hi 😀!"'))
+        assert join_halves([{"content": [{"text": "a"}, part]}]) == [
+            {"content": [{"text": "a"}, joined]}
+        ]
+    plain = {"content": [{"type": "text", "text": "fine", "annotations": []}]}
+    assert join_halves([plain])[0] is plain

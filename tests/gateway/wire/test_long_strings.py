@@ -20,6 +20,7 @@ from gateway.wire.long_strings import (
     restore,
     takes_long,
 )
+from memory.conversation.steps import pausing_with
 
 PIECES = ["\\", '"', "\n", "\t", "é", "字", "😀", "\u2028", "a", "\x00", "/", "u", "long-"]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=80).map("".join)
@@ -155,3 +156,12 @@ def test_white_space_between_values_is_left_out_and_that_of_strings_stays():
     assert len(cut) < 150
     assert sum(end - begin for begin, end in spans.values()) > 380
     assert read_in_steps(text, msgspec.json.decode) == [" " * 99, 1]
+
+
+def test_a_long_string_is_put_back_in_steps():
+    body = json.dumps({"messages": [{"content": 'a"\n' * 700_000}]}).encode()
+    cut_text, spans = long_strings.cut_long_strings(body)
+    steps = []
+    with pausing_with(lambda: steps.append(1)):
+        assert long_strings.restore(cut_text, body, spans) == body
+    assert len(steps) > 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,8 @@ from memory.conversation.history import (
     conversation_key,
     count_leading_system,
 )
+from memory.conversation.messages import keyed_hash
+from memory.conversation.steps import pausing_with
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 HELLO = {"role": "user", "content": "hello"}
@@ -259,3 +262,12 @@ def test_a_role_and_a_text_need_not_be_looked_through():
     source = SourceText(text, 13, (), text.rindex(b"]"))
     messages = Messages(PrefixInfo(), json.loads(text)["messages"], source=source)
     assert messages.unchecked == b'{"messages":[],"model":"m"}'
+
+
+@pytest.mark.parametrize("text", ["a" * 70_000, '😀é"\\\n\x01' * 20_000, "\x7f\u2028/<" * 30_000])
+def test_a_long_first_message_is_known_by_the_same_key_read_in_steps(text):
+    steps = []
+    with pausing_with(lambda: steps.append(1)):
+        key = conversation_key({"role": "user", "content": text})
+    assert key == keyed_hash(b"", msgspec.json.encode(text))
+    assert len(steps) > 1
