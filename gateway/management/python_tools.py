@@ -35,6 +35,7 @@ from gateway.tools.tenant_tools import (
     API_ENTRY,
     TenantPythonTools,
     ToolDefinition,
+    ToolRefused,
     read_definition,
     read_listed,
     show_definition,
@@ -140,9 +141,8 @@ async def put_python_tool(
         text, warnings = await tools.check(name, definition)
     except SourceRefused as e:
         raise InvalidSource(str(e), e.line) from None
-    except ValueError as e:
-        param = "secrets" if definition.secrets else None
-        raise BadRequest(f"{e}.", code="invalid_tool", param=param) from None
+    except ToolRefused as e:
+        raise BadRequest(f"{e}.", code="invalid_tool", param=e.param) from None
     stored_tool = await caller.write(
         management.python_tools.edit_tool(caller.memory, (caller.tenant, name), text, source)
     )

@@ -123,7 +123,7 @@ async def run_tool(caller: AtDoor, name: FromPath[str]) -> ToolRunResult:
         return ToolRunResult("refused", str(e), 0.0)
     scope = caller.memory.scope(tenant, run_post.user, "default") if run_post.user else None
     origin = RunOrigin(tenant, scope, ident, caller.principal.key)
-    until = asyncio.get_running_loop().time() + registered.entry.settings.timeout
+    until = asyncio.get_running_loop().time() + registered.timeout
     tool_caller = ToolCaller(tenant, run_post.user or None, "default", ident)
     runs = ToolRuns(registry, {name: registered}, tool_caller, until, NoCosts())
     record = await caller.read(runs.run(admitted, SingleRun(caller.memory, origin), ()))

@@ -17,7 +17,8 @@ class OperatorTool:
 
     name: as the model sees it. entry: the name of its `[tools.NAME]`. parameters: a JSON Schema
     whose root is an object. version: of a Python tool; 0 for other kinds. needs_block: the label of
-    a memory block without which the tool is not shown; "" for none.
+    a memory block without which the tool is not shown; "" for none. timeout: of a run in seconds,
+    None for that of the entry.
     """
 
     name: str
@@ -29,6 +30,7 @@ class OperatorTool:
     pinned: bool = False
     version: int = 0
     needs_block: str = ""
+    timeout: float | None = None
 
 
 class DecodedHeaders(Mapping[str, str]):

@@ -77,6 +77,11 @@ class RegisteredTool(msgspec.Struct, frozen=True, eq=False):
         return self.tool.name
 
     @property
+    def timeout(self) -> float:
+        """Seconds that a run may take."""
+        return self.tool.timeout or self.entry.settings.timeout
+
+    @property
     def is_deferrable(self) -> bool:
         """Whether the tool may be left to `tool_search`."""
         return not (self.tool.pinned or self.entry.settings.pinned)

@@ -16,6 +16,7 @@ import msgspec
 from pydantic import ValidationError
 
 from gateway.config.python_tools import PythonToolSettings, SandboxName
+from gateway.config.validation import describe_validation_errors
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolOutput
 from gateway.tools.kinds import SharedRuntimes
 from gateway.tools.python_source import PythonSource, SourceRefused, read_source
@@ -62,6 +63,15 @@ class ListedDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str
     parameters: dict[str, Any]
     effect: Literal["read", "write"] = "read"
+    timeout: float | None = None
+
+
+class ToolRefused(ValueError):
+    """A definition that is no tool. The text says why; param: the member, None for all of it."""
+
+    def __init__(self, message: str, param: str | None) -> None:
+        super().__init__(message)
+        self.param = param
 
 
 read_definition = msgspec.json.Decoder(ToolDefinition).decode
@@ -109,13 +119,7 @@ class TenantPythonTools:
             network = SandboxFetch(tuple(definition.hosts), {})
         program = make_program(source, arguments, network)
         sandbox = self.shared.sandboxes.choose(definition.sandbox)
-        try:
-            async with asyncio.timeout(definition.timeout):
-                outcome = await sandbox.run(program, self.shared.sandboxes.limits_of(None, None))
-        except TimeoutError:
-            return ToolOutput(
-                f"Error: {tool.name} did not answer within {definition.timeout:g} s.", "error"
-            )
+        outcome = await sandbox.run(program, self.shared.sandboxes.limits_of(None, None))
         text = outcome.show() if network is None else network.mask(outcome.show())
         return ToolOutput(text, status="error" if outcome.is_error else "ok")
 
@@ -148,26 +152,28 @@ class TenantPythonTools:
         self._read_at, self._read_when = begun, when
 
     async def check(self, name: str, definition: ToolDefinition) -> tuple[ToolText, list[str]]:
-        """Return what is written of a tool, and warnings. Raises SourceRefused, ValueError."""
+        """Return what is written of a tool, and warnings. Raises SourceRefused, ToolRefused."""
         if definition.secrets:
-            raise ValueError(
+            raise ToolRefused(
                 "`secrets` are set in the configuration only, so that none is stored: write the "
-                f'tool as [tools.{name}] with kind = "python" and secrets = {{ KEY = "${{KEY}}" }}'
+                f'tool as [tools.{name}] with kind = "python" and secrets = {{ KEY = "${{KEY}}" }}',
+                "secrets",
             )
-        try:
-            settings = PythonToolSettings.model_validate(
-                {**msgspec.to_builtins(definition), "timeout": definition.timeout or 30}
-            )
-        except ValidationError as e:
-            raise ValueError(str(e.errors()[0]["msg"])) from None
         source = read_named_source(name, definition.source, definition.sandbox)
+        try:
+            settings = PythonToolSettings.model_validate(msgspec.to_builtins(definition))
+        except ValidationError as e:
+            path, text = describe_validation_errors(e, PythonToolSettings, limit=1)[0]
+            member = str(path[0]) if path else None
+            raise ToolRefused(f"`{member}`: {text}" if member else text, member) from None
         if problem := await self._find_problem(definition.sandbox):
-            raise ValueError(problem)
+            raise ToolRefused(problem, "sandbox")
         warnings = await probe_source(self.shared.sandboxes, source, definition.sandbox)
         listed = ListedDefinition(
             settings.description or source.description or f"Runs {name}.",
             dict(source.parameters),
             settings.effect or ("write" if settings.hosts else "read"),
+            definition.timeout,
         )
         text = msgspec.json.encode(definition).decode()
         return ToolText(text, msgspec.json.encode(listed).decode()), warnings
@@ -197,7 +203,13 @@ class TenantPythonTools:
 def make_tool(name: str, version: int, listed: ListedDefinition) -> OperatorTool:
     """Return a tool as its row lists it."""
     return OperatorTool(
-        name, API_ENTRY, listed.description, listed.parameters, listed.effect, version=version
+        name,
+        API_ENTRY,
+        listed.description,
+        listed.parameters,
+        listed.effect,
+        version=version,
+        timeout=listed.timeout,
     )
 
 
@@ -215,6 +227,7 @@ __all__ = [
     "SourceRefused",
     "TenantPythonTools",
     "ToolDefinition",
+    "ToolRefused",
     "make_tool",
     "read_definition",
     "read_listed",

@@ -129,9 +129,8 @@ class ToolRuns:
         self, call: AdmittedCall, tool: RegisteredTool, ledger: RunLedger, timing: RunTiming
     ) -> RunRecord:
         """Run a call within its time, and write down what becomes of it."""
-        settings = tool.entry.settings
         left = self._until - asyncio.get_running_loop().time()
-        seconds = max(LEAST_SECONDS, min(settings.timeout, left))
+        seconds = max(LEAST_SECONDS, min(tool.timeout, left))
         try:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
                 await self._take_slots(stack, tool.entry)
@@ -143,7 +142,7 @@ class ToolRuns:
                 timing.is_charged = True
                 output = await _run_kind(call, tool, self._caller)
         except TimeoutError:
-            text = f"Error: {call.name} did not answer within {seconds:g} s."
+            text = f"Error: {call.name} did not answer within {round(seconds, 1):g} s."
             output, status = ToolOutput(text, "error"), "timeout"
         else:
             status = output.status

@@ -31,13 +31,15 @@ from memory.stores.sql.rows import file_grams, file_passages, file_symbols, file
 
 READ_SECONDS = 10.0
 GREP_SECONDS = 2.0
-TOGETHER = 200  # passages looked at in one step
+FIRST, TOGETHER = 50, 800  # passages that are looked at in the first step, and in one at most
 LINES = 2000  # of a text that is told at once
 TEXT_CHARACTERS = 200_000
 QUERY_CHARACTERS = 4000
 KINDS = ("text", "symbol")
 decode = msgspec.json.decode
 T = TypeVar("T")
+# Files with the places of some of their passages.
+GrepStep = list[tuple[Any, Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,28 +128,18 @@ class FileSearch:
         deadline = time.monotonic() + self._grep_seconds
         matcher = make_matcher(query.pattern, regex=query.regex)
         plan = await self._read(partial(_plan_grep, scope=scope, query=query, matcher=matcher))
-        result = GrepResult()
-        for row, places in plan:
-            matched_lines: set[int] = set()
-            for some_places in _steps(places):
-                free_hits = query.limit - len(result.hits)
-                if free_hits <= 0:
-                    return result
-                if time.monotonic() > deadline:
-                    result.is_cut = True
-                    return result
-                for match in await self._match(row, some_places, matcher, free_hits):
-                    # What stands in the beginning of the passage behind is seen twice.
-                    if match.line not in matched_lines:
-                        matched_lines.add(match.line)
-                        result.hits.append(_to_hit(row, match))
+        result, matched_lines = GrepResult(), set[tuple[int, int]]()
+        for step in _steps(plan):
+            free_hits = query.limit - len(result.hits)
+            if free_hits <= 0:
+                break
+            if time.monotonic() > deadline:
+                result.is_cut = True
+                break
+            passages = await self._read(partial(_read_step, step=step))
+            look = partial(_match_step, matcher, passages, matched_lines)
+            result.hits += await asyncio.to_thread(look, free_hits)
         return result
-
-    async def _match(
-        self, row: Any, places: Sequence[int], matcher: LineMatcher, limit: int
-    ) -> list[MatchedLine]:
-        passages = await self._read(partial(_read_candidates, upload=row.shown, places=places))
-        return await asyncio.to_thread(match_passages, matcher, passages, limit)
 
     async def open(self, scope: Scope, query: TextQuery) -> FileText:
         """Return lines of a file. Raises NotFound, BadArguments, StoreUnavailable."""
@@ -222,25 +214,57 @@ def _plan_grep(
     return [(row, places[row.shown]) for row in rows if places.get(row.shown)]
 
 
-def _steps(places: Sequence[int]) -> Iterator[Sequence[int]]:
-    for i in range(0, len(places), TOGETHER):
-        yield places[i : i + TOGETHER]
+def _steps(plan: Sequence[tuple[Any, Sequence[int]]]) -> Iterator[GrepStep]:
+    """Yield files with places of theirs, so many together that a step takes some milliseconds.
+
+    The first step is small: a frequent text stands in the first passages.
+    """
+    size = free_places = FIRST
+    step: GrepStep = []
+    for row, places in plan:
+        begin = 0
+        while begin < len(places):
+            step.append((row, places[begin : begin + free_places]))
+            begin += len(step[-1][1])
+            free_places -= len(step[-1][1])
+            if not free_places:
+                yield step
+                step, size = [], min(4 * size, TOGETHER)
+                free_places = size
+    if step:
+        yield step
+
+
+def _read_step(conn: Connection, step: GrepStep) -> list[tuple[Any, list[GrepPassage]]]:
+    """Return the passages of a step with what their last line goes on with."""
+    return [(row, _read_candidates(conn, row.shown, places)) for row, places in step]
 
 
 def _read_candidates(conn: Connection, upload: int, places: Sequence[int]) -> list[GrepPassage]:
-    """Return passages with what their last line goes on with."""
-    read_places = sorted({*places, *(place + 1 for place in places)})
-    by_place = {row.position: row for row in file_passages.read_places(conn, upload, read_places)}
-    passages: list[GrepPassage] = []
-    for place in places:
-        row, following_row = by_place.get(place), by_place.get(place + 1)
-        if row is None:
-            continue
-        following = ""
-        if following_row is not None and following_row.line_start == row.line_end:
-            following = following_row.content.split("\n", 1)[0][:PATTERN_CHARACTERS]
-        passages.append(GrepPassage(row.page, row.line_start, row.content, following))
-    return passages
+    return [
+        GrepPassage(row.page, row.line_start, row.content, (row.following or "").split("\n", 1)[0])
+        for row in file_passages.read_places(conn, upload, places, PATTERN_CHARACTERS)
+    ]
+
+
+def _match_step(
+    matcher: LineMatcher,
+    step: Sequence[tuple[Any, Sequence[GrepPassage]]],
+    matched_lines: set[tuple[int, int]],
+    limit: int,
+) -> list[FileHit]:
+    """Return the lines that match, at most so many. matched_lines: of earlier steps."""
+    hits: list[FileHit] = []
+    for row, passages in step:
+        for match in match_passages(matcher, passages):
+            # What stands in the beginning of the passage behind is seen twice.
+            if (row.shown, match.line) in matched_lines:
+                continue
+            matched_lines.add((row.shown, match.line))
+            hits.append(_to_hit(row, match))
+            if len(hits) >= limit:
+                return hits
+    return hits
 
 
 def _to_hit(row: Any, match: MatchedLine) -> FileHit:

@@ -115,6 +115,24 @@ async def test_t_s3_versions_undo_and_who_may(data):
             assert error.get("line", 0) == line or "@property" in words
             assert error["param"] == "source"
         assert (await put("g", SOURCE)).json()["error"]["code"] == "invalid_source"
+        for members in (
+            {"timeout": 601},
+            {"timeout": 0},
+            {"hosts": ["a/b"]},
+            {"secrets": {"A": "b"}},
+        ):
+            refused = await put("triple", SOURCE, **members)
+            error = refused.json()["error"]
+            (param,) = members
+            assert (refused.status_code, error["code"]) == (400, "invalid_tool"), members
+            assert error["param"] == param
+            assert error["message"].startswith(f"`{param}`")
+        slow = "def slow() -> int:\n    while True: pass\n"
+        await put("slow", slow, timeout=1)
+        run = await live.memory("POST", "/tools/slow/run", json={"arguments": {}}, headers=ADMIN)
+        assert run.json()["result"] == "Error: slow did not answer within 1 s."
+        await put("slow", slow, timeout=600)
+        assert live.gateway.toolbox.catalog("t").tools["slow"].timeout == 600
         assert (await put("triple", SOURCE)).headers["etag"] == '"1"'
         second = SOURCE.replace("3", "4")
         assert (await put("triple", second)).headers["etag"] == '"2"'

@@ -210,6 +210,20 @@ async def test_a_text_is_found_over_the_edge_of_two_passages(library, search):
             assert hit.line_start == 1
 
 
+@pytest.mark.parametrize("pattern", ["needle", "ne", "n.edle"])
+async def test_a_line_over_several_passages_is_one_hit_of_as_many_as_are_wanted(
+    library, search, pattern
+):
+    lines = ["needle " * 500 if i % 2 else f"hay {i}" for i in range(120)]
+    await library.add("a.txt", "\n".join(lines).encode())
+    await library.add("b.txt", b"one needle\n")
+    for limit in (1, 20, 59, 60, 61, 100):
+        query = GrepQuery(pattern, regex="." in pattern, limit=limit)
+        hits = (await search.grep(library.scope(), query)).hits
+        expected = [("a.txt", 2 * i + 2) for i in range(60)] + [("b.txt", 1)]
+        assert [(hit.name, hit.line_start) for hit in hits] == expected[:limit]
+
+
 async def test_a_short_text_and_an_expression_are_found_without_the_index(library, search):
     await library.add("a.txt", b"one\nab12\ncd 34\nlast\n")
     for pattern, regex, lines in (

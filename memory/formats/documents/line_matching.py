@@ -6,7 +6,7 @@ first one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
@@ -102,17 +102,11 @@ class MatchedLine:
     content: str
 
 
-def match_passages(
-    matcher: LineMatcher, passages: Sequence[GrepPassage], limit: int
-) -> list[MatchedLine]:
-    """Return the lines that match, in order, at most so many."""
-    matches: list[MatchedLine] = []
+def match_passages(matcher: LineMatcher, passages: Iterable[GrepPassage]) -> Iterator[MatchedLine]:
+    """Yield the lines that match, in order."""
     for passage in passages:
         if matcher.find(passage.content + passage.following) >= 0:
-            matches += _match_lines(matcher, passage)
-            if len(matches) >= limit:
-                break
-    return matches[:limit]
+            yield from _match_lines(matcher, passage)
 
 
 def _match_lines(matcher: LineMatcher, passage: GrepPassage) -> Iterator[MatchedLine]:

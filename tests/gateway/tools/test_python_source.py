@@ -100,6 +100,7 @@ REFUSED = [
     ("x = 1\n\ndef f(): pass", 1, "begin the name x with _"),
     ("def f(): pass\n\ndef g(): pass", 3, "two public functions"),
     ("_x = 1", 0, "no public function"),
+    ("", 0, "no public function"),
     ("def f(a): pass", 1, "a has no annotation"),
     ("def f(\n  a: int,\n  b: bytes,\n): pass", 3, "the annotation of b is 'bytes'"),
     ("def f(a: list): pass", 1, "'list'"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, literal, select
+from sqlalchemy import Connection, Integer, bindparam, delete, func, literal, select
 
 from memory.formats.documents.cutting import SIZE
 from memory.ids import MAX_KEY, STEP, new_key
@@ -24,7 +24,7 @@ from memory.stores.sql.engine.sqlite.fts import (
 )
 from memory.stores.sql.engine.sqlite.fts import find_rows as find_in_index
 from memory.stores.sql.engine.sqlite.fts import list_hits as list_index_hits
-from memory.stores.sql.engine.statements import add_rows, rows_of_keys
+from memory.stores.sql.engine.statements import add_rows, execute, key_list, rows_of_keys
 from memory.stores.sql.rows.file_words import read_file_words
 
 p, f, v = file_passages.c, files.c, file_versions.c
@@ -185,15 +185,27 @@ def read_lines(conn: Connection, upload: int, first_line: int, last_line: int) -
     )
 
 
-def read_places(conn: Connection, upload: int, places: Sequence[int] | range) -> list[Any]:
-    """Return passages by their places, in order."""
-    is_within = (
-        p.position.between(places.start, places.stop - 1)
-        if isinstance(places, range)
-        else p.position.in_(places)
+def read_places(conn: Connection, upload: int, places: Sequence[int], characters: int) -> list[Any]:
+    """Return passages by their places, in order, with so many characters of what follows.
+
+    following: the beginning of the passage behind, where that goes on with the same line.
+    """
+    values = {"upload": upload, "characters": characters, **key_list(conn, list(places))}
+    return list(execute(conn, _select_places(sql_driver(conn)), values))
+
+
+@cache
+def _select_places(driver: SqlDriver) -> Any:
+    behind = file_passages.alias("behind")
+    b = behind.c
+    goes_on = (b.upload == p.upload) & (b.position == p.position + 1) & (b.line_start == p.line_end)
+    following = func.substr(b.content, 1, bindparam("characters", type_=Integer))
+    return (
+        select(p.page, p.line_start, p.content, following.label("following"))
+        .outerjoin(behind, goes_on)
+        .where(p.upload == bindparam("upload"), driver.is_listed(p.position))
+        .order_by(p.position)
     )
-    query = select(file_passages).where(p.upload == upload, is_within)
-    return list(conn.execute(query.order_by(p.position)))
 
 
 def remove_next(conn: Connection, upload: int, limit: int) -> int:
