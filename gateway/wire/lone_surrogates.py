@@ -105,21 +105,18 @@ def join_halves(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages with halves that meet in their texts as whole characters."""
     joined_messages: list[dict[str, Any]] = []
     for message in messages:
-        is_whole = not _may_hold_half(message.get("content"))
+        content = message.get("content")
+        # To look in a text of other characters than the opening takes no time.
+        is_whole = content is None or (isinstance(content, str) and OPENING not in content)
+        if not is_whole and isinstance(content, list):
+            is_whole = not _may_hold_half(content)
         joined_messages.append(message if is_whole else _join(message))
     return joined_messages
 
 
-def _may_hold_half(content: Any) -> bool:
-    """Tell whether there may be a half in a message's content: a text, or parts of members."""
-    if content is None:
-        return False
-    if isinstance(content, str):
-        # To look in a text of other characters than the opening takes no time.
-        return OPENING in content
-    if not isinstance(content, list):
-        return True
-    for part in content:
+def _may_hold_half(parts: Sequence[Any]) -> bool:
+    """Tell whether there may be a half in a text of these parts."""
+    for part in parts:
         for value in part.values() if isinstance(part, dict) else (part,):
             if OPENING in value if isinstance(value, str) else value:
                 return True

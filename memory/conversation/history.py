@@ -8,7 +8,6 @@ with the conversation.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,11 +18,10 @@ import msgspec
 from memory.conversation import json_strings
 from memory.conversation.json_strings import find_string_end, mask_escapes
 from memory.conversation.messages import (
-    DIGEST_BYTES,
-    SLICE_CHARACTERS,
     Json,
     canonical,
     condense_media,
+    hash_text,
     is_system,
     keyed_hash,
 )
@@ -116,15 +114,7 @@ class PrefixInfo(msgspec.Struct, eq=False):
 def conversation_key(message: Json) -> bytes:
     """Return what identifies a conversation by its first user message."""
     content = condense_media(message).get("content")
-    if not (isinstance(content, str) and len(content) > SLICE_CHARACTERS):
-        return keyed_hash(b"", _sorted(content))
-    # The same of a long text, slice by slice: others run in between, and no copy of it is made.
-    digest = hashlib.blake2b(b'"', digest_size=DIGEST_BYTES)
-    for offset in range(0, len(content), SLICE_CHARACTERS):
-        digest.update(encode(content[offset : offset + SLICE_CHARACTERS])[1:-1])
-        end_step()
-    digest.update(b'"')
-    return digest.digest()
+    return hash_text(content) if isinstance(content, str) else keyed_hash(b"", _sorted(content))
 
 
 # JSON whose escapes are blanked out, up to the next bracket outside a string.

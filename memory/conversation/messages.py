@@ -321,6 +321,19 @@ def keyed_hash(key: bytes, *parts: bytes) -> bytes:
     return hashlib.blake2b(b"".join(parts), key=key, digest_size=DIGEST_BYTES).digest()
 
 
+def hash_text(text: str) -> bytes:
+    """Return the hash of a text as JSON writes it, without a key, slice by slice.
+
+    So others run in between, and no copy of it is made.
+    """
+    digest = hashlib.blake2b(b'"', digest_size=DIGEST_BYTES)
+    for offset in range(0, len(text), SLICE_CHARACTERS):
+        digest.update(_encode(text[offset : offset + SLICE_CHARACTERS])[1:-1])
+        end_step()
+    digest.update(b'"')
+    return digest.digest()
+
+
 def digest_of(key: bytes, message: Json) -> bytes:
     """Return the keyed hash of a message's normalised bytes; of a long text slice by slice.
 
