@@ -105,20 +105,17 @@ def join_halves(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages with halves that meet in their texts as whole characters."""
     joined_messages: list[dict[str, Any]] = []
     for message in messages:
-        is_whole = not _may_hold_half(message.get("content"))
+        content = message.get("content")
+        # To look in a text of other characters than the opening takes no time.
+        is_whole = content is None or (isinstance(content, str) and OPENING not in content)
+        if isinstance(content, list) and "tool_calls" not in message:
+            is_whole = not _may_hold_half(content)
         joined_messages.append(message if is_whole else _join(message))
     return joined_messages
 
 
-def _may_hold_half(content: Any) -> bool:
-    """Tell whether there may be a half in a message's content: a text, or parts of members."""
-    if content is None:
-        return False
-    if isinstance(content, str):
-        # To look in a text of other characters than the opening takes no time.
-        return OPENING in content
-    if not isinstance(content, list):
-        return True
+def _may_hold_half(content: list[Any]) -> bool:
+    """Tell whether there may be a half in the members of a message's parts."""
     for part in content:
         for value in part.values() if isinstance(part, dict) else (part,):
             if OPENING in value if isinstance(value, str) else value:
