@@ -91,10 +91,19 @@ class Live:
     def __init__(self, url: str, app: Any, http: httpx.AsyncClient) -> None:
         self.root, self.app, self.http = url, app, http
         self.url = f"{url}/v1"
+        self._has_stopped_worker = False
 
     @property
     def gateway(self) -> Any:
         return self.app.gateway
+
+    async def stop_worker(self) -> None:
+        """Stop the background jobs, once they run: the gateway starts them behind its own start."""
+        async with asyncio.timeout(10):
+            while not (self._has_stopped_worker or self.gateway.worker._tasks):
+                await asyncio.sleep(0.002)
+        self._has_stopped_worker = True
+        await self.gateway.worker.stop()
 
     async def chat(
         self, messages: Any, headers: dict[str, str] | None = None, **body: Any

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from memory.core import tool_definitions
 from tests.e2e.wire import rows
 from tests.test_architecture import LAYERS
 
@@ -279,3 +280,23 @@ def test_a_drawn_picture_is_small_and_runs_and_loads_nothing(picture):
     assert not [k for e in elements for k in e.attrib if k.startswith("on") or "href" in k]
     assert b"url(" not in drawn
     assert b"@import" not in drawn
+
+
+def test_the_concepts_name_each_tool_of_the_memory():
+    page = (ROOT / "docs/concepts.md").read_text(encoding="utf-8")
+    listed = page.partition("## The memory tools")[2].partition("\n## ")[0]
+    assert {t["function"]["name"] for t in tool_definitions.ALL} == set(
+        re.findall(r"^\| `(\w+)`", listed, re.MULTILINE)
+    )
+
+
+def test_what_an_agent_needs_of_its_upstream_is_told_as_it_is():
+    clients = (ROOT / "docs/clients.md").read_text(encoding="utf-8")
+    for api in ("Messages", "Responses"):
+        assert "Any upstream will do" in clients.partition(f"## Programs that speak {api}")[2][:80]
+    connect = (ROOT / "gateway/ui/templates/connect.html").read_text(encoding="utf-8")
+    assert connect.count("Any upstream will do") == 2
+    first_ways = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8").partition("| **off**")[0]
+    assert all(
+        f"/v1/{path}" in first_ways for path in ("chat/completions", "responses", "messages")
+    )

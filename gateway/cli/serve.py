@@ -26,6 +26,7 @@ from gateway.cli.keys import (
 )
 from gateway.cli.options import CommandFailed, Serving, private, serve_options
 from gateway.cli.tenants import unseen, why_not_shared
+from gateway.cli.upstream_address import check_upstreams, complete_settings
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
@@ -134,6 +135,7 @@ async def reread(serving: Serving, app: GatewayMiddleware) -> None:
 
     try:
         settings = await asyncio.to_thread(serving.settings)
+        settings = await complete_settings(serving, settings, waits=False)
         waiting = app.reload(settings)
     except (ConfigError, OSError) as e:
         _log_unusable(serving, e)
@@ -161,7 +163,6 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
     from gateway.cli.lockfile import hold_lock
     from gateway.server import log_output
     from gateway.server.uvicorn_server import serve as run
-    from gateway.upstream.probe import warn_of
 
     url = url_of(sock)
     try:
@@ -184,7 +185,7 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
             run(
                 app,
                 [sock],
-                side_task=lambda: warn_of(settings),
+                side_task=lambda: check_upstreams(serving, app),
                 reread=(lambda: reread(serving, app)) if serving.config else None,
                 stop_event=stopped,
                 log_config=None,

@@ -6,7 +6,6 @@ the user's is touched.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -34,13 +33,11 @@ from gateway.cli.trial import (
     report_of,
     succeeds,
 )
-from gateway.errors import redact_url
 
 if TYPE_CHECKING:
     import httpx
 
     from gateway.cli.client import ManagementClient
-    from gateway.config.settings import Settings
 
 FAILURES = 3  # turns in a row without an answer, after which the trial ends
 REFUSED = ("Error", "Nothing was")  # how the result of a call that failed begins
@@ -111,6 +108,7 @@ def _gateway(upstream: str | None) -> Iterator[tuple[str, ManagementClient]]:
     """Yield the URL of a gateway in this process, and a client of its API."""
     from gateway.cli.client import connect, local, local_token
     from gateway.cli.embedded import bind_socket, serve_in_thread
+    from gateway.cli.upstream_address import complete_address
     from gateway.config.loader import load
 
     with tempfile.TemporaryDirectory(prefix="mnemogate-try-", ignore_cleanup_errors=True) as data:
@@ -128,24 +126,13 @@ def _gateway(upstream: str | None) -> Iterator[tuple[str, ManagementClient]]:
         over = {k: v for k, v in over.items() if v not in (None, False)}
         settings = load(None, {}, over)
         if upstream:
-            settings = load(None, {}, {**over, "upstream": _complete(settings)})
+            settings = load(None, {}, {**over, "upstream": complete_address(settings)})
         with (
             _quiet_log(),
             serve_in_thread(settings, bind_socket("127.0.0.1", 0)) as url,
             connect(url, local_token(Path(data))) as api,
         ):
             yield url, api
-
-
-def _complete(settings: Settings) -> str:
-    """Return the server's address, with the `/v1` that it lacks, and say so."""
-    from gateway.upstream.probe import complete_address
-
-    name = next(iter(settings.providers))
-    address = asyncio.run(complete_address(name, settings))
-    if address != settings.providers[name].base_url:
-        click.echo(f"The API is at {redact_url(address)}.", err=True)
-    return address
 
 
 @contextlib.contextmanager

@@ -79,15 +79,12 @@ async def find_v1(name: str, settings: Settings, status: int) -> FoundAddress | 
 async def complete_address(name: str, settings: Settings) -> str:
     """Return the provider's base URL, with the `/v1` that it lacks.
 
-    A server that does not answer keeps its own.
+    Raises GatewayError for a server that does not answer.
     """
     base_url = settings.providers[name].base_url
     if has_version(base_url):
         return base_url
-    try:
-        address = await find_v1(name, settings, await status_of(name, settings))
-    except GatewayError:
-        return base_url
+    address = await find_v1(name, settings, await status_of(name, settings))
     return address.base_url if address else base_url
 
 

@@ -108,15 +108,15 @@ def join_halves(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         content = message.get("content")
         # To look in a text of other characters than the opening takes no time.
         is_whole = content is None or (isinstance(content, str) and OPENING not in content)
-        if not is_whole and isinstance(content, list):
+        if isinstance(content, list) and "tool_calls" not in message:
             is_whole = not _may_hold_half(content)
         joined_messages.append(message if is_whole else _join(message))
     return joined_messages
 
 
-def _may_hold_half(parts: Sequence[Any]) -> bool:
-    """Tell whether there may be a half in a text of these parts."""
-    for part in parts:
+def _may_hold_half(content: list[Any]) -> bool:
+    """Tell whether there may be a half in the members of a message's parts."""
+    for part in content:
         for value in part.values() if isinstance(part, dict) else (part,):
             if OPENING in value if isinstance(value, str) else value:
                 return True

@@ -29,6 +29,7 @@ SHIPPED = (
     rf"^### Task:\s*(?:You are an autocompletion system\b|(?:Generate|Suggest|Analyze)\b{_FORM})",
     # In another language: they keep the form of the answer, by which Open WebUI reads it.
     rf"^(?:###\s?|\*\*)[^\n:：]{{1,40}}[:：].{{0,3500}}{_ANSWER_FORM}",
+    r"^(?:#{1,6}\s|\*\*)[^\n]{1,60}\n.{0,3800}<chat_history>",
     r"^Your task is to reflect the speaker's likely facial expression",
     r"^Available Tools: .{0,4000}Your task is to choose and return the correct tool",
     r"^You have been provided with a set of responses from various models to the latest user query",

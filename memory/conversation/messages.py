@@ -321,14 +321,13 @@ def keyed_hash(key: bytes, *parts: bytes) -> bytes:
     return hashlib.blake2b(b"".join(parts), key=key, digest_size=DIGEST_BYTES).digest()
 
 
-def hash_text(text: str) -> bytes:
-    """Return the hash of a text as JSON writes it, without a key, slice by slice.
-
-    So others run in between, and no copy of it is made.
-    """
+def hash_content(content: Any) -> bytes:
+    """Return the hash of a message's content as JSON; of a long text slice by slice."""
+    if not (isinstance(content, str) and len(content) > SLICE_CHARACTERS):
+        return keyed_hash(b"", _sorted(content))
     digest = hashlib.blake2b(b'"', digest_size=DIGEST_BYTES)
-    for offset in range(0, len(text), SLICE_CHARACTERS):
-        digest.update(_encode(text[offset : offset + SLICE_CHARACTERS])[1:-1])
+    for offset in range(0, len(content), SLICE_CHARACTERS):
+        digest.update(_encode(content[offset : offset + SLICE_CHARACTERS])[1:-1])
         end_step()
     digest.update(b'"')
     return digest.digest()

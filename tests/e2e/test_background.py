@@ -514,7 +514,7 @@ async def test_a_turn_leaves_one_job_with_an_embedder_and_none_without(data):
     for config, left in (({}, []), ({"memory.embedder": "upstream:e"}, ["embed"])):
         async with Model("ok") as up, running(up.url, data, config) as live:
             await live.gateway.memory.wait_until_ready()  # with which the worker starts
-            await live.gateway.worker.stop()
+            await live.stop_worker()
             for words in ("hello", "hello again"):
                 await live.chat(words, user="ada")
             assert [

@@ -126,7 +126,7 @@ async def test_the_dearest_turn_of_a_late_part_of_a_conversation_is_that_of_an_e
         running(up.url, data, {**CONFIG, "memory.summarize_ahead": ahead}) as live,
     ):
         await live.gateway.memory.wait_until_ready()
-        await live.gateway.worker.stop()  # its jobs run between the turns
+        await live.stop_worker()  # its jobs run between the turns
         client = Client(live, RESENT[resent])
         early, some = await dearest(client, seen, EARLY)
         late, more = await dearest(client, seen, LATE)

@@ -500,7 +500,7 @@ async def test_a_failed_retry_in_a_kept_conversation_is_recorded_once(data):
         running(up.url, data, {"routing.retries": 0}) as live,
     ):
         await live.chat("hello", named, user="ada")
-        await live.gateway.worker.stop()  # its writes are not the turn's
+        await live.stop_worker()  # its writes are not the turn's
         await asyncio.sleep(2 * VERSION_SECONDS)
         await live.chat("again", named, user="ada")
         assert (

@@ -104,7 +104,7 @@ async def lived(live, local, monkeypatch):
     await settled(live)
     indexing = live.gateway.memory.retrieval.indexing
     await (
-        live.gateway.worker.stop()
+        live.stop_worker()
     )  # its writes are not the turn's, nor are the index's and those of the usage
     await live.gateway.usage.stop()
     await indexing.stop()
@@ -238,7 +238,7 @@ async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_ba
     async with Model(REMEMBER, "Doomed words.", REMEMBER, "Kept words.") as up:
         async with running(up.url, data) as live:
             await live.gateway.memory.wait_until_ready()
-            await live.gateway.worker.stop()  # its writes are not the turn's, nor are the index's
+            await live.stop_worker()  # its writes are not the turn's, nor are the index's
             await live.gateway.memory.retrieval.indexing.stop()
             for name in ("doomed", "kept"):
                 with monkeypatch.context() as patch:
@@ -280,7 +280,7 @@ async def test_a_turn_that_waits_in_the_recovery_log_does_not_bring_an_erased_sp
     async with Model("Hi.", REMEMBER, "Ann's quetzal.", REMEMBER, "Bob's ocelot.") as up:
         async with running(up.url, data, config) as live:
             await live.gateway.memory.wait_until_ready()
-            await live.gateway.worker.stop()  # its writes are not the turn's, nor are the index's
+            await live.stop_worker()  # its writes are not the turn's, nor are the index's
             await live.gateway.memory.retrieval.indexing.stop()
             await live.chat("Hi", user="cleo")  # proves the key
             for user in ("ann", "bob"):

@@ -351,7 +351,7 @@ async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, 
     async with Model(REMEMBER, "fine") as up:
         async with running(up.url, data) as live:
             await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
-            await live.gateway.worker.stop()  # its writes are not the turn's
+            await live.stop_worker()  # its writes are not the turn's
             with monkeypatch.context() as patch:
                 breaking(patch, writes=nth)
                 response = await live.chat("hi", stream=stream, user="ada")
@@ -382,7 +382,7 @@ async def test_an_answer_that_is_stored_late_leaves_the_end_of_its_conversation(
     async with Model(REMEMBER, "fine", "good", "well", "yes") as up:
         async with running(up.url, data) as live:
             await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
-            await live.gateway.worker.stop()
+            await live.stop_worker()
             with monkeypatch.context() as patch:
                 breaking(patch, writes=3)
                 await live.chat("one", named, user="ada")
@@ -420,7 +420,7 @@ async def test_a_memory_call_that_comes_at_once_has_the_patience_of_every_other(
         running(up.url, data, {"memory.read_deadline_ms": 5000}) as live,
     ):
         await live.chat("hello", user="ada")  # what a first write costs is not what is late here
-        await live.gateway.worker.stop()
+        await live.stop_worker()
         original = Database.write
 
         async def late(self, *a, **k):
@@ -447,7 +447,7 @@ async def test_a_refused_turn_that_the_store_does_not_take_back_holds_up_no_repe
 
     async with Model("hello", refuses, "fine") as up, running(up.url, data) as live:
         await live.chat("hello", user="ada")
-        await live.gateway.worker.stop()  # its writes are not the turn's
+        await live.stop_worker()  # its writes are not the turn's
         with monkeypatch.context() as patch:
             breaking(patch, writes=2)
             assert (
@@ -491,7 +491,7 @@ async def test_an_error_of_the_upstreams_does_not_wait_for_a_store_that_is_stuck
 
 async def test_what_was_edited_as_its_client_left_is_told_in_every_conversation(data, monkeypatch):
     async with Model("fine") as up, running(up.url, data) as live:
-        await live.gateway.worker.stop()  # its writes are not the turn's
+        await live.stop_worker()  # its writes are not the turn's
         await live.chat("hello", user="ada")
         await asyncio.sleep(2 * VERSION_SECONDS)
         await live.chat("hi", user="ada")

@@ -91,7 +91,7 @@ async def test_whatever_the_store_and_the_spill_file_raise_the_answer_is_whole(
 ):
     async with Model(REMEMBER, "fine") as up, running(up.url, data) as live:
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
-        await live.gateway.worker.stop()  # its writes are not the turn's
+        await live.stop_worker()  # its writes are not the turn's
         original, count = Database.write, 0
 
         async def write(self, *a, **k):
@@ -157,7 +157,7 @@ async def test_a_turn_waits_a_second_for_a_locked_store_however_many_rounds_it_h
         running(up.url, data) as live,
     ):
         await live.chat("hello", user="ada")
-        await live.gateway.worker.stop()
+        await live.stop_worker()
         other = sqlite3.connect(data / "mnemogate.db", isolation_level=None)
         loop = asyncio.get_running_loop()
         try:

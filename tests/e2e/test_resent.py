@@ -342,7 +342,7 @@ async def talked_in_turn(data, seed):
     }
     async with Model(answers(seed)) as up, running(up.url, data, config) as live:
         await live.gateway.memory.wait_until_ready()
-        await live.gateway.worker.stop()  # its jobs run between the turns
+        await live.stop_worker()  # its jobs run between the turns
         token, rng, names, sqlite = (
             {"authorization": f"Bearer {(data / 'token').read_text().strip()}"},
             random.Random(seed),

@@ -104,7 +104,7 @@ async def test_a_secret_that_went_through_the_recovery_log_is_indexed_nowhere(
     async with Model(REMEMBER, line, "ok") as up:
         async with running(up.url, data, config) as live:
             await live.gateway.memory.wait_until_ready()
-            await live.gateway.worker.stop()
+            await live.stop_worker()
             with monkeypatch.context() as patch:
                 breaking(patch, writes=3)
                 first = await live.chat("Where is the boat server?", headers, user="ada")

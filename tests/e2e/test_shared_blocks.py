@@ -696,7 +696,7 @@ async def test_who_uses_no_shared_block_has_the_bytes_and_the_reads_of_before(da
             if case != "none":
                 sent = {"label": "board", "value": "Plan", "members": [{"everyone": True}]}
                 await live.memory("POST", "/shared-blocks", json=sent, headers=key_of(1))
-            await live.gateway.worker.stop()  # what it writes, the cache has to follow
+            await live.stop_worker()  # what it writes, the cache has to follow
             with monkeypatch.context() as patch:
                 patch.setattr(shared_members, "list_seen", None)  # no block is looked for
                 statements = watch_statements(patch)

@@ -35,7 +35,7 @@ ROUND_TRIPS = {
 async def stop_jobs(live):
     """End the jobs of the start: some have the memory to themselves, so a turn waits."""
     await live.gateway.memory.wait_until_ready()
-    await live.gateway.worker.stop()
+    await live.stop_worker()
 
 
 @contextlib.asynccontextmanager
@@ -168,7 +168,7 @@ async def converse(url, data):
         whole, newest, nobody = Chat(), Chat(), Chat()
         newest.newest = True
         await nobody.say(live, "hello", headers={})
-        await live.gateway.worker.stop()
+        await live.stop_worker()
         for table in ("jobs", "schedules"):
             stores.on_server(url, f"DELETE FROM {table}")  # as far as the worker had come
         fact = {"content": "Ada likes green tea."}

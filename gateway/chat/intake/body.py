@@ -104,5 +104,5 @@ def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
         del facts, members
         discard(left_over)
         raise
-    facts.history.heavy = not is_light(raw)
+    facts.history.heavy = facts.history.heavy or not is_light(raw)
     return ReadBody(members, facts)

@@ -175,7 +175,7 @@ def _read_again(body: Json, summaries: Sequence[str] | None) -> _WholeRequest:
         check_weight(len(raw), facts.history)
     except TooHeavy as e:
         return _WholeRequest(body, raw, too_heavy=str(e))
-    facts.history.heavy = not is_light(raw)
+    facts.history.heavy = facts.history.heavy or not is_light(raw)
     return _WholeRequest(body, raw, facts)
 
 

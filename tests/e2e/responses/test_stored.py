@@ -247,7 +247,7 @@ async def test_a_response_that_the_store_did_not_take_is_gone_on_from(data, monk
         async with running(up.url, data) as live:
             await ask(live, "Hi", store=False, headers={"x-memory": "write"})
             up.script = script
-            await live.gateway.worker.stop()
+            await live.stop_worker()
             with monkeypatch.context() as patch:
                 breaking(patch, writes=3)  # the request and the edit are written, the answer is not
                 first, _ = await ask(live, "I like tea", stream=stream)

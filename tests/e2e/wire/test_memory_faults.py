@@ -31,7 +31,7 @@ FIND = call("archival_memory_search", {"query": "tea"}, "call_find")
 
 async def ready(live):
     await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)
-    await live.gateway.worker.stop()  # its writes are not the turn's
+    await live.stop_worker()  # its writes are not the turn's
 
 
 async def passages(live):

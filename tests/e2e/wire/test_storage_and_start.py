@@ -99,7 +99,7 @@ async def test_with_memory_one_read_at_most_stands_before_the_upstream(
 
     async with Model("Warm.") as up, running(up.url, data) as live:
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)
-        await live.gateway.worker.stop()
+        await live.stop_worker()
         await live.gateway.keys.key_store.stop()
         await live.gateway.memory.retrieval.indexing.stop()
         await live.gateway.memory.db.write(lambda conn: None)  # what they began is over

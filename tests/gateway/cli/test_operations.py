@@ -294,12 +294,26 @@ def test_a_base_url_that_lacks_its_v1_is_found_out_by_the_doctor_and_at_the_star
         )
         right = mnemogate(tmp_path, "doctor", "--upstream", f"{base}/v1", "--port", "0")
         assert right.returncode == 0, right.stdout
-        with started(tmp_path, "serve", "--port", "0", "--upstream", base) as process:
+        config = tmp_path / "gateway.toml"
+        config.write_text(f'[providers.near]\nbase_url = "{base}"\n')
+        with started(tmp_path, "serve", "--port", "0", "--config", str(config)) as process:
             process.waited(re.escape(told))
         with started(tmp_path, "serve", "--port", "0", "--upstream", f"{base}/v1") as process:
             assert process.url
             assert process.stopped() == 0
         assert "use that address" not in "\n".join(process.lines)
+        server.shutdown()
+
+
+def test_serve_finds_the_v1_that_its_upstream_lacks(tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Below) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        with started(tmp_path, "serve", "--port", "0", "--upstream", base) as process:
+            process.waited(re.escape(f"the API of {base} is at {base}/v1: requests go there"))
+            with urllib.request.urlopen(f"{process.url}/v1/models", timeout=10) as answer:
+                assert answer.status == 200
+            assert process.stopped() == 0
         server.shutdown()
 
 

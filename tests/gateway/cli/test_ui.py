@@ -8,10 +8,12 @@ import re
 import urllib.error
 import urllib.request
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
 from gateway.cli import top
+from gateway.cli.main import cli
 from tests.gateway.cli.command import mnemogate, started
 
 
@@ -66,3 +68,14 @@ def test_top_tells_the_last_turns_asked_for_and_each_new_one_once(monkeypatch, l
     monkeypatch.setattr(top, "EVERY_SECONDS", 0)
     shown = CliRunner().invoke(top.top, ["--last", str(last), "--json"])
     assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == list(told)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_refused_is_told_without_markup(monkeypatch, tmp_path, status):
+    page = "<!doctype html><html><body>Sign in</body></html>"
+    monkeypatch.setattr(httpx, "post", lambda *_, **__: httpx.Response(status, html=page))
+    monkeypatch.setenv("MNEMOGATE_DATA", str(tmp_path))
+    done = CliRunner().invoke(cli, ["ui", "--print", "--url", "http://127.0.0.1:9", "--key", "x"])
+    assert done.exit_code != 0
+    assert "does not know this key" in done.output
+    assert "<" not in done.output

@@ -677,7 +677,7 @@ async def test_a_store_that_is_down_is_503(live, monkeypatch):
     async def down(*_, **__):
         raise StoreUnavailable("gone")
 
-    await live.gateway.worker.stop()
+    await live.stop_worker()
     for way in ("read", "write"):
         monkeypatch.setattr(live.gateway.memory.db, way, down)
     for method, path, body in (

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.ui.charts import HEIGHT, MAX_BARS, WIDTH, bars, line, stack
+from gateway.ui.router import template_config
 
 
 @given(st.lists(st.integers(0, 10**9), max_size=8), st.integers(0, 10**9))
@@ -36,3 +37,20 @@ def test_only_the_last_days_are_drawn():
     assert len(found) == MAX_BARS
     assert found[-1].title == "199: 1"
     assert (found[-1].name, found[-1].value) == ("199", 1.0)
+
+
+def draw(text, **values):
+    """What a template shows that takes the macros of the dashboard."""
+    environment = template_config().engine_instance.engine
+    return environment.from_string("{% import 'parts/macros.html' as m %}" + text).render(values)
+
+
+def test_a_chart_says_what_its_axes_are():
+    drawn = draw("{{ m.plot('Tokens', 'a turn', points, 1200, 'tokens') }}", points="0,0 1,1")
+    axes = drawn.partition('<div class="y"')[2]
+    for label in ("1,200 tokens", "<span>0</span>", "older turns", "newest turn"):
+        assert label in axes
+    days = bars({"2026-03-01": 3.0, "2026-03-02": 7.0})
+    axes = draw("{{ m.columns('Cost', 'a day', bars) }}", bars=days).partition('<div class="y"')[2]
+    for label in ("<span>7", "<span>0</span>", "2026-03-01", "2026-03-02"):
+        assert label in axes

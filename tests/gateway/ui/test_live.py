@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from html import unescape
 
 import pytest
 from sqlalchemy import func, select, update
@@ -12,7 +14,7 @@ from gateway.ui.live import MAX_FEEDS, MAX_SESSION_FEEDS, FeedLimit
 from memory.stores.sql.engine import schema
 from tests.conftest import SENTINEL_KEY
 from tests.gateway.management.managing import as_key
-from tests.gateway.ui.looking import links, shown
+from tests.gateway.ui.looking import links, shown, words
 
 
 async def nothing():
@@ -80,3 +82,17 @@ async def test_the_feed_of_one_tenant_shows_no_turn_of_another(data, page):
         await live.chat("Hi", user="ada")
         ((_, text),) = await _events(root, 1, path=path)
         assert ("ada" in text, "bob" in text) == (True, False)
+
+
+async def test_an_apps_tools_are_counted_apart_from_its_messages(data):
+    function = {"name": "f", "description": "tool " * 800, "parameters": {"type": "object"}}
+    async with shown(data, "Hi.") as (live, sign_in):
+        looker = await sign_in(SENTINEL_KEY)
+        sent = await live.chat(
+            "Hello", user="ada", tools=[{"type": "function", "function": function}]
+        )
+        page = unescape(words(await looker.get(f"/request?id={sent.headers['x-memory-explain']}")))
+        tools = re.search(r"Your app's tools:? ([\d,]+)", page)
+        messages = re.search(r"Your app's messages:? ([\d,]+)", page)
+        assert int(tools[1].replace(",", "")) > 700, page[:2000]
+        assert int(messages[1].replace(",", "")) < 100

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.wire.ui_prompts import UiPromptDetector
 from memory.conversation.history import Messages
+from tests.gateway.wire.translated_prompts import KINDS, SECTIONS, SPOKEN, write_prompt
 
 CHAT = "\n### Chat History:\n<chat_history>\nUSER: hi\nASSISTANT: hello\n</chat_history>"
 # (who, role it comes in, how it begins as recorded)
@@ -297,4 +298,22 @@ def test_translated_prompts_of_open_webui_are_known_by_the_form_of_their_answer(
     ],
 )
 def test_a_heading_of_a_persons_own_is_not(words):
+    assert not UiPromptDetector().matches(of(body("user", words)))
+
+
+@pytest.mark.parametrize("heading", ["### {}:", "### {}", "## {}", "**{}:**", "#### {}："])
+@pytest.mark.parametrize("language", SECTIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_open_webuis_titles_tags_and_queries_are_known_in_six_languages(kind, language, heading):
+    prompt = write_prompt(kind, language, heading)
+    assert UiPromptDetector().matches(of(body("user", prompt)))
+    parts = [{"type": "text", "text": prompt}]
+    assert UiPromptDetector().matches(of({"messages": [{"role": "user", "content": parts}]}))
+
+
+@pytest.mark.parametrize("heading", ["### {}:", "### {}", "**{}:**"])
+@pytest.mark.parametrize("language", SECTIONS)
+def test_who_writes_under_such_headings_is_a_person(language, heading):
+    task, guidelines, output, *_ = map(heading.format, SECTIONS[language])
+    words = f"{task}\n{SPOKEN[language]}\n{guidelines}\n- JSON\n{output}\n"
     assert not UiPromptDetector().matches(of(body("user", words)))

@@ -271,3 +271,10 @@ def test_a_long_first_message_is_known_by_the_same_key_read_in_steps(text):
         key = conversation_key({"role": "user", "content": text})
     assert key == keyed_hash(b"", msgspec.json.encode(text))
     assert len(steps) > 1
+
+
+@pytest.mark.parametrize(("count", "heavy"), [(256, False), (257, True)])
+def test_many_new_messages_are_looked_at_and_written_in_a_thread(count, heavy):
+    assert Messages.of([HELLO] * count).heavy is heavy
+    known = PrefixInfo().extend([HELLO] * 4_000)
+    assert Messages(known, [HELLO] * count).heavy is heavy
