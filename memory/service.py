@@ -150,7 +150,7 @@ class Memory:
         if lost:
             self.policies.forget()  # others may have changed them
             self.agents.forget()
-        if (nodes := self.in_flight.owed) and self._letting_go is None:
+        if (nodes := self.in_flight.released_nodes) and self._letting_go is None:
             self._letting_go = asyncio.create_task(self._let_go(set(nodes)), name="memory-let-go")
 
     async def _let_go(self, nodes: set[int]) -> None:
@@ -159,7 +159,7 @@ class Memory:
             free_nodes = nodes - self.in_flight.nodes
             let_go = partial(node_holders.let_go, nodes=free_nodes, me=self.db.holder or 0)
             await self.db.write(let_go, lock=NOTHING)
-            self.in_flight.owed -= nodes
+            self.in_flight.released_nodes -= nodes
         except StoreUnavailable:
             pass  # with the next renewal
         finally:

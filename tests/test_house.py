@@ -31,7 +31,7 @@ PARTICIPLES = frozenset(
     """.split()  # noqa: SIM905
 )
 # Properties that are states, of which the participle is the noun.
-STATES = {("memory.cache", "held"), ("memory.stores.sql.index.vectors", "refused")}
+STATES = {("memory.stores.sql.index.vectors", "refused")}
 # A constant's name says what it bounds, and in what unit.
 VAGUE = frozenset(
     """

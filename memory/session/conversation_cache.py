@@ -45,11 +45,11 @@ def sent_bytes(line: Snapshot) -> int:
     """Return the size of an entry's sent prompt and kept history."""
     size = 0
     if line.sent:
-        pieces = line.sent.pieces
-        size = PIECE_BYTES * len(pieces)
-        for piece in pieces:
-            if type(piece) is bytes:
-                size += len(piece)
+        parts = line.sent.parts
+        size = PIECE_BYTES * len(parts)
+        for part in parts:
+            if type(part) is bytes:
+                size += len(part)
     if line.kept:
         size += sum(map(len, line.kept.said)) + len(line.kept.asked)
     return size
@@ -57,14 +57,14 @@ def sent_bytes(line: Snapshot) -> int:
 
 def own_bytes(line: Snapshot) -> int:
     """Return the size of an entry without its sent prompt."""
-    past, behind, answer = line.past, line.behind, line.kept.answer if line.kept else {}
+    past, earlier_summary, answer = line.past, line.behind, line.kept.answer if line.kept else {}
     size = LINE + BLOCK * (len(line.blocks) + len(line.layers)) + CARRIER * len(past.carriers)
     if line.prepared is not None:
         size += PREPARED
     if past.epoch:
         size += getsizeof(past.epoch.core)
-    if behind:
-        size += getsizeof(behind[1])
+    if earlier_summary:
+        size += getsizeof(earlier_summary[1])
     for block in line.blocks.values():
         size += 2 * getsizeof(block.value)
     if past.node:
@@ -89,25 +89,25 @@ class ScopeEntries:
 
         None if there is no such entry, or several.
         """
-        found = [
+        matches = [
             (link, node.id)
             for link, line in self.lines.items()
             if (node := line.past.node) and node.digest == digest and node.chain == link
         ]
-        return found[0] if len(found) == 1 else None
+        return matches[0] if len(matches) == 1 else None
 
 
 class ConversationCache:
     """The cached snapshots; the oldest are evicted first.
 
-    held: bytes of all of them. sent: bytes of their sent prompts.
+    byte_count: bytes of all of them. sent_byte_count: bytes of their sent prompts.
     """
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._version: tuple[int, int] | None = None
-        self._shelves: dict[bytes, ScopeEntries] = {}
-        self.held = self.sent = 0
+        self._entries: dict[bytes, ScopeEntries] = {}
+        self.byte_count = self.sent_byte_count = 0
 
     def shelf(self, scope: bytes) -> ScopeEntries | None:
         """Return the current entries of a scope; another object after they were forgotten.
@@ -116,31 +116,31 @@ class ConversationCache:
         """
         version = self._db.version
         if version != self._version:
-            self._version, self.held, self.sent = version, 0, 0
-            self._shelves.clear()
+            self._version, self.byte_count, self.sent_byte_count = version, 0, 0
+            self._entries.clear()
         if version is None:
             return None
-        if (found := self._shelves.get(scope)) is None:
-            found = self._shelves[scope] = ScopeEntries()
-            self.held += SHELF
+        if (entries := self._entries.get(scope)) is None:
+            entries = self._entries[scope] = ScopeEntries()
+            self.byte_count += SHELF
             self._make_room()
-        return found
+        return entries
 
     def is_general_same(self, scope: Scope, line: Snapshot) -> bool:
         """Tell whether nobody wrote here to the memory outside of the project of an entry."""
         return self.shelf(scope.general.key) is line.general_entries
 
-    def take(self, shelf: ScopeEntries | None, link: bytes) -> Snapshot | None:
+    def take(self, entries: ScopeEntries | None, link: bytes) -> Snapshot | None:
         """Remove and return the entry of the answer at this link."""
-        if shelf is None or (found := shelf.lines.pop(link, None)) is None:
+        if entries is None or (line := entries.lines.pop(link, None)) is None:
             return None
-        self._subtract(found)
-        return found
+        self._subtract(line)
+        return line
 
     def _subtract(self, line: Snapshot) -> None:
-        sent = sent_bytes(line)
-        self.held -= line.own + sent
-        self.sent -= sent
+        sent_size = sent_bytes(line)
+        self.byte_count -= line.own + sent_size
+        self.sent_byte_count -= sent_size
 
     def keep(self, scope: bytes, began: ScopeEntries | None, link: bytes, line: Snapshot) -> None:
         """Cache a snapshot for the next turn.
@@ -149,51 +149,51 @@ class ConversationCache:
         """
         if began is None or self.shelf(scope) is not began:
             return
-        self._shelves[scope] = self._shelves.pop(scope)
+        self._entries[scope] = self._entries.pop(scope)
         if link in began.lines:
             self.take(began, link)
         began.lines[link], began.scope_id = line, line.scope_id
-        if (sent := sent_bytes(line)) > MAX_SENT_BYTES:
-            line.sent, line.kept, sent = None, None, 0
+        if (sent_size := sent_bytes(line)) > MAX_SENT_BYTES:
+            line.sent, line.kept, sent_size = None, None, 0
         line.own = own_bytes(line)
-        self.held += line.own + sent
-        self.sent += sent
-        if self.sent > SENT_BYTES:
+        self.byte_count += line.own + sent_size
+        self.sent_byte_count += sent_size
+        if self.sent_byte_count > SENT_BYTES:
             self._lighten()
-        if self.held > BYTES:
+        if self.byte_count > BYTES:
             self._make_room()
 
     def _make_room(self) -> None:
-        while self.held > BYTES:
-            oldest, shelf = next(iter(self._shelves.items()))
-            self.take(shelf, next(iter(shelf.lines), b""))
-            if not shelf.lines:
-                del self._shelves[oldest]
-                self.held -= SHELF
+        while self.byte_count > BYTES:
+            oldest_scope, entries = next(iter(self._entries.items()))
+            self.take(entries, next(iter(entries.lines), b""))
+            if not entries.lines:
+                del self._entries[oldest_scope]
+                self.byte_count -= SHELF
 
     def _lighten(self) -> None:
         """Drop the sent prompts of the oldest entries.
 
         Their next turns read nothing more, but encode the whole prompt again.
         """
-        for shelf in self._shelves.values():
-            for entry in shelf.lines.values():
-                sent = sent_bytes(entry)
-                self.held -= sent
-                self.sent -= sent
+        for entries in self._entries.values():
+            for entry in entries.lines.values():
+                sent_size = sent_bytes(entry)
+                self.byte_count -= sent_size
+                self.sent_byte_count -= sent_size
                 entry.sent = entry.kept = None
-                if self.sent <= SENT_BYTES * 3 // 4:
+                if self.sent_byte_count <= SENT_BYTES * 3 // 4:
                     return
 
     def forget_row(self, scope_id: int) -> None:
         """Remove the entries of a scope that a job wrote to, and of those whose row is unknown."""
-        for scope, shelf in list(self._shelves.items()):
-            if shelf.scope_id is None or shelf.scope_id == scope_id:
+        for scope, entries in list(self._entries.items()):
+            if entries.scope_id is None or entries.scope_id == scope_id:
                 self.forget(scope)
 
     def forget(self, scope: bytes) -> None:
         """Remove a scope's entries; running turns of it will not add theirs."""
-        if (gone := self._shelves.pop(scope, None)) is not None:
-            self.held -= SHELF
-            for line in gone.lines.values():
+        if (entries := self._entries.pop(scope, None)) is not None:
+            self.byte_count -= SHELF
+            for line in entries.lines.values():
                 self._subtract(line)

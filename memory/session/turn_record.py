@@ -54,8 +54,8 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
     history, tag, plan = snapshot.turn, turn.ask.scope.tag, prompt.fitted.plan
     node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, plan)
     node.at, node.recall = clock.now(), prompt.recall
-    if prompt.recalled.keys:
-        node.recalled = prompt.recalled.keys_after(node.recalled)
+    if prompt.recall_result.keys:
+        node.recalled = prompt.recall_result.keys_after(node.recalled)
     if turn.ask.mode == "write" or not (prompt.core or plan.epoch.tools):
         node.epoch = None
     harness, keeps = turn.ask.harness, turn.keeps_history
@@ -115,7 +115,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         turn.keeps_history,
         identity.adopted,
         contents=contents,
-        used=list(prompt.recalled.passages),
+        used=list(prompt.recall_result.passages),
         scope_id=turn.progress.scope_id,
         parent_turn=snapshot.past.node.turn if snapshot.past.node else None,
         unread=turn.ask.unread
@@ -158,9 +158,9 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
         prompt.fitted.plan,
     )
     node.turn, node.recall = identity.node_id, prompt.recall
-    if prompt.recalled.keys:
-        node.recalled = prompt.recalled.keys_after(node.recalled)
-    digest, chain = turn.services.seen.extend_chain(turn.ask.scope.key, node.asked, answer)
+    if prompt.recall_result.keys:
+        node.recalled = prompt.recall_result.keys_after(node.recalled)
+    digest, chain = turn.services.digests.extend_chain(turn.ask.scope.key, node.asked, answer)
     complete_node(node, snapshot.past.node, digest, chain)
     if outcome.aborted:
         node.state, node.text = "aborted", collapse_whitespace(text_of(answer))
@@ -186,7 +186,7 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
         prompt.notes,
         prompt.splices,
         prompt.recall,
-        [x["function"]["name"] for x in prompt.offered],
+        [x["function"]["name"] for x in prompt.tools],
         turn.snapshot.prepended,
     )
     fitted = prompt.fitted

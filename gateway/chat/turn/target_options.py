@@ -37,14 +37,14 @@ def target_options(
 ) -> TargetOptions:
     """Return what a turn needs to know of its target."""
     facts, body = request.facts, request.body
-    has_lacks = gateway.lacks.held > 0
+    has_lacks = gateway.lacks.byte_count > 0
     return TargetOptions(
         # A task leaves as its client sent it.
         target.settings.stream_usage and not session.is_task,
         partial(record_rejection, gateway, facts, body),
         gateway.settings.memory.placement == "cache_stable",
         facts,
-        None if request.wire.is_chat else keeper_of(gateway, request, forward),
+        None if request.api.is_chat else keeper_of(gateway, request, forward),
         gateway.windows,
         refused_additions(gateway, target) if has_lacks else NOTHING_REFUSED,
         partial(record_addition, gateway),

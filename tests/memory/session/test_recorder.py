@@ -149,7 +149,7 @@ async def test_the_next_turn_finds_what_it_would_read():
     sent = SentPrompt(prompt.messages.after, "a", [], prompt.fitted, {})
     await recorder.finish(prompt, TurnOutcome([ANSWER]), sent)
     ((began, where, line),) = turn.services.lines.kept
-    assert began is turn.attempt.shelf
+    assert began is turn.attempt.entries
     assert where == line.past.node.chain
     assert (line.sent, line.past.epoch, line.scope_id) == (sent, prompt.plan.epoch, 70)
     assert line.blocks is turn.snapshot.blocks
@@ -181,7 +181,7 @@ async def test_an_answer_that_the_store_does_not_take_is_spilled(rows):
     await recorder.open(prompt)
     turn.services.db.faults = [late()]
     assert await recorder.finish(prompt, TurnOutcome([ANSWER]))
-    (record,) = turn.services.spill.kept
+    (record,) = turn.services.recovery_log.kept
     assert record.answers == [ANSWER]
     assert turn.services.lines.kept == []
     assert not held(turn)
@@ -199,14 +199,14 @@ async def test_a_whole_turn_that_the_store_does_not_take_is_not_spilled():
     turn, recorder, prompt = await begun()
     turn.services.db.faults = [late()]
     assert not await recorder.finish(prompt, TurnOutcome([ANSWER]))
-    assert turn.services.spill.kept == []
+    assert turn.services.recovery_log.kept == []
 
 
 async def test_nothing_stays_of_a_user_who_was_erased_meanwhile():
     turn, recorder, prompt = await begun()
     turn.services.db.faults = [ErasedMeanwhile("gone")]
     assert await recorder.finish(prompt, TurnOutcome([ANSWER]))
-    assert turn.services.spill.kept == []
+    assert turn.services.recovery_log.kept == []
     assert not held(turn)
 
 
