@@ -66,9 +66,13 @@ class Cache(Generic[K, V]):
 
         One larger than half of the bound is not kept.
         """
-        weight = self._weigh(name, value)
+        weigh_more, weight = self._weigh_more, self._each
+        if weigh_more is not None:
+            weight += weigh_more(name, value)
         if (former_value := self._now.pop(name, None)) is not None:
-            self._newer_bytes -= self._weigh(name, former_value)
+            self._newer_bytes -= self._each
+            if weigh_more is not None:
+                self._newer_bytes -= weigh_more(name, former_value)
         if self._newer_bytes + weight > self.max_bytes // 2:
             self._before, self._older_bytes = self._now, self._newer_bytes
             self._now, self._newer_bytes = {}, 0
@@ -80,18 +84,18 @@ class Cache(Generic[K, V]):
 
     def pop(self, name: K) -> V | None:
         """Remove and return a value, or None."""
+        weigh_more, each = self._weigh_more, self._each
         older_value = self._before.pop(name, None)
         if older_value is not None:
-            self._older_bytes -= self._weigh(name, older_value)
+            self._older_bytes -= each
+            if weigh_more is not None:
+                self._older_bytes -= weigh_more(name, older_value)
         value = self._now.pop(name, None)
         if value is not None:
-            self._newer_bytes -= self._weigh(name, value)
+            self._newer_bytes -= each
+            if weigh_more is not None:
+                self._newer_bytes -= weigh_more(name, value)
         return older_value if value is None else value
-
-    def _weigh(self, name: K, value: V) -> int:
-        if self._weigh_more is None:
-            return self._each
-        return self._each + self._weigh_more(name, value)
 
     def clear(self) -> None:
         """Remove everything."""

@@ -43,10 +43,10 @@ def make_python(name: str, settings: ToolSettings, services: KindServices) -> To
     from gateway.tools.python_source import SourceRefused
     from gateway.tools.python_tools import PythonTool
 
-    own = cast("PythonToolSettings", settings)
-    _check_sandbox(name, own.sandbox)
+    python_settings = cast("PythonToolSettings", settings)
+    _check_sandbox(name, python_settings.sandbox)
     try:
-        return PythonTool(name, own, services.shared.sandboxes)
+        return PythonTool(name, python_settings, services.shared.sandboxes)
     except SourceRefused as e:
         where = f" (line {e.line})" if e.line else ""
         raise ConfigError(f"tools.{name}.source: {e}{where}") from None

@@ -81,8 +81,8 @@ def make_kind(name: str, settings: ToolSettings, services: KindServices) -> Tool
         )
     module, _, factory = place.partition(":")
     try:
-        made = getattr(import_module(module), factory)(name, settings, services)
+        kind = getattr(import_module(module), factory)(name, settings, services)
     except ValueError as e:  # such as a source that is no tool
         line = getattr(e, "line", 0)
         raise ConfigError(f"tools.{name}: {e}{f' (line {line})' if line else ''}") from e
-    return cast("ToolKind", made)
+    return cast("ToolKind", kind)

@@ -21,9 +21,8 @@ from memory.core.blocks import INSTRUCTION, CoreBlock
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and its text
 Summary = tuple[int, str]  # index of that message, and the text
-ANSWER = (
-    0.1  # of the budget: the bytes that an answer may add before what is sure is looked at anew
-)
+# Of the budget: the bytes that an answer may add before what is sure is looked at anew.
+ANSWER = 0.1
 
 
 class TokenBound(msgspec.Struct):

@@ -198,23 +198,19 @@ class Composer:
 
     async def compose(self) -> Prompt:
         """Plan the epoch and fit the window."""
-        turn = self._turn
-        ask, snapshot = turn.ask, turn.snapshot
+        turn, ask, snapshot = self._turn, self._turn.ask, self._turn.snapshot
         prepared, planned, placed_memory = self._place_prepared()
         tools = offer_tools(turn, self._counter, planned)
         wants_recall = ask.recall and placed_memory.blocks and not turn.is_spare
-        recall_result = (
-            await TurnRecall(turn, self._counter).find(planned) if wants_recall else NO_RECALL
-        )
-        other_tokens = (
-            tools.tokens + self._counter.text(recall_result.text)
-            if recall_result.text
-            else tools.tokens
-        )
+        recall_result, other_tokens = NO_RECALL, tools.tokens
+        if wants_recall:
+            recall_result = await TurnRecall(turn, self._counter).find(planned)
+        if recall_result.text:
+            other_tokens += self._counter.text(recall_result.text)
         if ask.client_tools:
             turn.progress.trace.client_tools = self._counter.tools(ask.client_tools)
             other_tokens += turn.progress.trace.client_tools
-        size = 0 if snapshot.prepended else len(ask.body)
+        size = 0 if snapshot.prepended_count else len(ask.body)
         max_tokens = at_most(snapshot.turn, planned, size, recall_result.text, tools.byte_count)
         budget_left = self._context_budget(placed_memory, other_tokens, max_tokens)
         sent_prompt = self._reusable(planned, recall_result)
@@ -332,7 +328,7 @@ class Composer:
         What is recalled then goes into a message that is new.
         """
         snapshot = self._turn.snapshot
-        sent_prompt, newest_message = snapshot.sent, snapshot.turn.messages.after.user
+        sent_prompt, newest_message = snapshot.sent_prompt, snapshot.turn.messages.after.user
         if sent_prompt is None or planned.epoch is not snapshot.past.epoch:
             return None
         return None if recall_result.text and newest_message < sent_prompt.of.count else sent_prompt
@@ -391,7 +387,7 @@ class Composer:
             turn.identity.conversation.id if turn.is_recording else None,
             turn.progress.trace.notes,
             turn.attempt.patience,
-            snapshot.behind,
+            snapshot.earlier_summary,
         )
         return ContextBudget(
             self._counter,

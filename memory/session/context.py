@@ -278,7 +278,7 @@ def _decide_task(
 
 def adopts(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim) -> bool:
     """Tell whether a turn goes on with an earlier attempt's node."""
-    attempt_node = snapshot.waiting
+    attempt_node = snapshot.attempt_node
     if attempt_node is None or snapshot.held or claim.is_open(attempt_node.id):
         return False
     if ask.repeats == "new" and not ask.certain:
@@ -308,15 +308,15 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
     that attempt's own, the one named, the one continued, a fork of it, or a new one.
     """
     attempt_node, conversation_found, node = (
-        snapshot.waiting,
+        snapshot.attempt_node,
         snapshot.conversation,
         snapshot.past.node,
     )
     adopted = attempt_node is not None and adopts(ask, snapshot, claim)
     node_id = attempt_node.id if attempt_node is not None and adopted else new_key()
     forked_from = None
-    if adopted and snapshot.waiting_in is not None:
-        conversation = snapshot.waiting_in
+    if adopted and snapshot.attempt_conversation is not None:
+        conversation = snapshot.attempt_conversation
     elif conversation_found is not None and (
         ask.explicit
         or (
@@ -343,7 +343,7 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
 
 def _evict_continued(turn: TurnContext) -> None:
     """Remove cache entries that the turn continues or replaces, so that no other turn uses them."""
-    continued, attempt_node = turn.snapshot.past.node, turn.snapshot.waiting
+    continued, attempt_node = turn.snapshot.past.node, turn.snapshot.attempt_node
     ends: list[bytes] = [] if continued is None else [continued.chain]
     if attempt_node is not None:
         ends.append(attempt_node.chain)

@@ -24,13 +24,8 @@ from memory.stores.sql.turns.turn_reader import Snapshot
 
 BYTES, SENT_BYTES = 12 << 20, 6 << 20  # of the whole cache, and of sent prompts in it
 MAX_SENT_BYTES = SENT_BYTES // 4  # of one conversation
-LINE, SHELF, BLOCK, CARRIER, PIECE_BYTES = (
-    4000,
-    500,
-    300,
-    1200,
-    160,
-)  # bytes of one, without its texts
+# Bytes of one, without its texts.
+LINE, SHELF, BLOCK, CARRIER, PIECE_BYTES = 4000, 500, 300, 1200, 160
 KEY = 48  # bytes of a row key in a list
 PREPARED = 1200  # bytes of what was prepared, without the blocks that it shows
 SPREAD = 8  # most bytes of objects that a byte of JSON becomes
@@ -44,20 +39,24 @@ def named_conversation_key(name: str) -> bytes:
 def sent_bytes(line: Snapshot) -> int:
     """Return the size of an entry's sent prompt and kept history."""
     size = 0
-    if line.sent:
-        parts = line.sent.parts
+    if line.sent_prompt:
+        parts = line.sent_prompt.parts
         size = PIECE_BYTES * len(parts)
         for part in parts:
             if type(part) is bytes:
                 size += len(part)
-    if line.kept:
-        size += sum(map(len, line.kept.said)) + len(line.kept.asked)
+    if line.server_history:
+        size += sum(map(len, line.server_history.said)) + len(line.server_history.asked)
     return size
 
 
 def own_bytes(line: Snapshot) -> int:
     """Return the size of an entry without its sent prompt."""
-    past, earlier_summary, answer = line.past, line.behind, line.kept.answer if line.kept else {}
+    past, earlier_summary, answer = (
+        line.past,
+        line.earlier_summary,
+        line.server_history.answer if line.server_history else {},
+    )
     size = LINE + BLOCK * (len(line.blocks) + len(line.layers)) + CARRIER * len(past.carriers)
     if line.prepared is not None:
         size += PREPARED
@@ -139,7 +138,7 @@ class ConversationCache:
 
     def _subtract(self, line: Snapshot) -> None:
         sent_size = sent_bytes(line)
-        self.byte_count -= line.own + sent_size
+        self.byte_count -= line.own_bytes + sent_size
         self.sent_byte_count -= sent_size
 
     def keep(self, scope: bytes, began: ScopeEntries | None, link: bytes, line: Snapshot) -> None:
@@ -154,9 +153,9 @@ class ConversationCache:
             self.take(began, link)
         began.lines[link], began.scope_id = line, line.scope_id
         if (sent_size := sent_bytes(line)) > MAX_SENT_BYTES:
-            line.sent, line.kept, sent_size = None, None, 0
-        line.own = own_bytes(line)
-        self.byte_count += line.own + sent_size
+            line.sent_prompt, line.server_history, sent_size = None, None, 0
+        line.own_bytes = own_bytes(line)
+        self.byte_count += line.own_bytes + sent_size
         self.sent_byte_count += sent_size
         if self.sent_byte_count > SENT_BYTES:
             self._lighten()
@@ -181,7 +180,7 @@ class ConversationCache:
                 sent_size = sent_bytes(entry)
                 self.byte_count -= sent_size
                 self.sent_byte_count -= sent_size
-                entry.sent = entry.kept = None
+                entry.sent_prompt = entry.server_history = None
                 if self.sent_byte_count <= SENT_BYTES * 3 // 4:
                     return
 

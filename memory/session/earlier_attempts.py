@@ -33,14 +33,16 @@ async def settle(
     if (me := db.holder) is None:
         return snapshot
     pauses, until = chain(PAUSES, repeat(LONGEST_SECONDS)), time.monotonic() + RETRY_SECONDS
-    while (attempt_node := snapshot.waiting) is not None:
+    while (attempt_node := snapshot.attempt_node) is not None:
         if attempt_node.holder == me:
             snapshot.held = False  # this process knows what it runs
         if not snapshot.held:
             if not adopts(ask, snapshot, claim):
                 break
             place = (snapshot.scope_id or 0, attempt_node.id)
-            take = partial(node_holders.take_over, place=place, seen=attempt_node.holder, me=me)
+            take = partial(
+                node_holders.take_over, place=place, seen_holder=attempt_node.holder, me=me
+            )
             if await db.write(take, lock=NOTHING):
                 claim.is_stored = True
                 break

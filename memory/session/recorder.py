@@ -81,7 +81,7 @@ class TurnRecorder:
         write, shortcut = opening_of(turn, opening)
         with told_of_connection(self._has_connection.set):
             progress.scope_id = await turn.store.write(
-                write, large_bodies=opening.large, shortcut=shortcut
+                write, large_bodies=opening.large_bodies, shortcut=shortcut
             )
         progress.opened, self._is_lost = True, False
         turn.attempt.claim.is_stored = opening.holder is not None
@@ -137,7 +137,10 @@ class TurnRecorder:
         """Write the record; None if the store does not take it. Raises ErasedMeanwhile."""
         write, shortcut = record_of(self._turn, record, opening)
         seconds = WRITE_SECONDS if opening is None else TOGETHER_SECONDS
-        large_bodies = [*record.large, *(opening.large if opening is not None else ())]
+        large_bodies = [
+            *record.large_bodies,
+            *(opening.large_bodies if opening is not None else ()),
+        ]
         try:
             head, blocks = await self._turn.store.write(write, seconds, large_bodies, shortcut)
         except StoreUnavailable:
@@ -218,7 +221,7 @@ class TurnRecorder:
         What the rows say goes first: it may be a copy of the answers without secrets, too.
         """
         turn = self._turn
-        record.contents, record.large = None, ()
+        record.contents, record.large_bodies = None, ()
         if not turn.keeps_history:
             record.answers = [turn.policy.screen.mask_message(a) for a in record.answers]
         return record

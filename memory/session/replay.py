@@ -72,9 +72,9 @@ class Replay:
 
         scope = record.owner.scope
         lock = owner_lock(scope.tenant, scope.user, record.conversation)
-        if record.large:
+        if record.large_bodies:
             place = partial(scopes.get_or_create, owner=record.owner)
-            await message_pieces.write(self._db, place, record.large, lock)
+            await message_pieces.write(self._db, place, record.large_bodies, lock)
         await self._db.write(work, lock=lock)
 
     async def _set_aside(self, record: TurnRecord) -> None:
@@ -83,9 +83,9 @@ class Replay:
 
     async def _drop_pieces(self, record: TurnRecord) -> None:
         """Take the pieces back whose rows did not follow; those that are left leave by age."""
-        if not record.large:
+        if not record.large_bodies:
             return
-        keys = [body.key for body in record.large]
+        keys = [body.key for body in record.large_bodies]
         drop = partial(turn_writer.drop_pieces, owner=record.owner, bodies=keys)
         scope = record.owner.scope
         with contextlib.suppress(StoreUnavailable):

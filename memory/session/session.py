@@ -37,7 +37,7 @@ async def begin_session(turn: TurnContext) -> Session:
     composer = Composer(turn)
     session = Session(turn, composer, await composer.compose())
     if turn.snapshot.shares is not None:
-        turn.progress.trace.note_shared(turn.snapshot.blocks.values(), turn.snapshot.left_out)
+        turn.progress.trace.note_shared(turn.snapshot.blocks.values(), turn.snapshot.omitted_labels)
     if layers := turn.snapshot.layers:
         recall_layers = session.prompt.recall_result.layers
         turn.progress.trace.note_layers(layers, turn.snapshot.block_layers, recall_layers)

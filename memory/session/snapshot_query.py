@@ -34,5 +34,5 @@ def query_of(
     query.openings = ask.tasks and opening is not None and opening.has_edges
     query.shares, query.repeats = shared.counts.get(scope.tenant), ask.repeats
     query.layered = scope.tenant in shared.layered
-    query.general = policy.general_blocks(scope)
+    query.general_blocks = policy.general_blocks(scope)
     return query

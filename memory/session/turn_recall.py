@@ -48,56 +48,47 @@ class TurnRecall:
         It is searched once for each user message, and stays the same while tools run.
         """
         turn, snapshot = self._turn, self._turn.snapshot
-        messages, node, attempt_node = snapshot.turn.messages, snapshot.past.node, snapshot.waiting
-        newest_message, scope_id = messages.after.user, turn.progress.scope_id
-        if newest_message < 0 or (scope_id is None and not snapshot.layers):
+        messages, node, attempt = snapshot.turn.messages, snapshot.past.node, snapshot.attempt_node
+        newest_index, scope_id = messages.after.user, turn.progress.scope_id
+        if newest_index < 0 or (scope_id is None and not snapshot.layers):
             return Recall()
-        if turn.identity.adopted and attempt_node is not None and attempt_node.recall is not None:
-            return Recall(attempt_node.recall)
-        if newest_message < snapshot.past.at and node is not None:
+        if turn.identity.adopted and attempt is not None and attempt.recall is not None:
+            return Recall(attempt.recall)
+        if newest_index < snapshot.past.at and node is not None:
             return Recall(node.recall or "")
         sends_all = planned.epoch.cut is None and not messages.after.behind
-        sent_conversation = (
-            snapshot.conversation.id if snapshot.conversation and sends_all else None
-        )
+        line = snapshot.conversation.id if snapshot.conversation and sends_all else None
         recall, layers = turn.services.recall, snapshot.layers
         within = node.id if node and not turn.ask.scope.is_named else None
-        message = text_of(messages[newest_message])
+        message = text_of(messages[newest_index])
         try:
-            if (
-                scope_id is not None
-                and not layers
-                and not await recall.may_find(scope_id, sent_conversation)
-            ):
+            if scope_id is not None and not layers and not await recall.may_find(scope_id, line):
                 return Recall()
             query = recall_query(message, within, turn.ask.harness)
             if query is None:
                 return Recall()
             if scope_id is None or layers:
-                hits = await recall.find_in_layers((scope_id, sent_conversation), query, layers)
+                hits = await recall.find_in_layers((scope_id, line), query, layers)
             else:
-                hits = await recall.find(scope_id, query, sent_conversation)
+                hits = await recall.find(scope_id, query, line)
         except StoreUnavailable:
             return Recall()
         passages = alternate(hits)
         if not passages:
             return Recall()
         present = await self._sent_texts(planned)
-        recalled_keys, question = set(node.recalled) if node else (), message[:MAX_QUERY_CHARACTERS]
-        already_there = AlreadyThere(
-            present, recalled_keys, planned.epoch.core, hits.outdated, question
-        )
+        keys, question = set(node.recalled) if node else (), message[:MAX_QUERY_CHARACTERS]
+        present_texts = AlreadyThere(present, keys, planned.epoch.core, hits.outdated, question)
         display = ShownAs(turn.ask.scope.tag, turn.zone)
-        return render_recall(
-            passages, already_there, display, self._counter, token_budget(turn.ask.window)
-        )
+        room = token_budget(turn.ask.window)
+        return render_recall(passages, present_texts, display, self._counter, room)
 
     async def _sent_texts(self, planned: epochs.PlacementPlan) -> Container[str]:
         """Return the texts that the request sends already."""
         turn = self._turn
         # To be certain, the messages of the request are decoded and looked at.
         read_messages = partial(self._held_messages, planned)
-        if turn.snapshot.prepended or not turn.ask.body:
+        if turn.snapshot.prepended_count or not turn.ask.body:
             return Beginnings(read_messages())
         if turn.ask.size <= LIGHT:
             return BodyBeginnings(turn.ask.body, read_messages)

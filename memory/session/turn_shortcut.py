@@ -26,9 +26,8 @@ from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 from memory.stores.sql.turns.turn_statement import ExpectedLine
 
 UNKNOWN = (-1, -1)  # versions that no row has
-Recorded = tuple[
-    int, dict[str, CoreBlock]
-]  # the conversation's newest node; blocks as they are left
+# The conversation's newest node; blocks as they are left.
+Recorded = tuple[int, dict[str, CoreBlock]]
 
 
 def opening_of(
@@ -80,7 +79,7 @@ def record_of(
 def _append_opening(turn: TurnContext, opening: PendingTurn) -> AppendedTurn[int]:
     """Return what appends a turn's request to the journal."""
     place, entry = _journal_place(turn), None
-    if place is not None and not opening.large:
+    if place is not None and not opening.large_bodies:
         entry = entry_of(place, max(place.ends, 0), opening, None)
 
     def write(conn: Connection) -> int:
@@ -105,7 +104,7 @@ def _append_record(
     application, nothing is appended.
     """
     place, entry = _journal_place(turn), None
-    is_large = record.large or (opening is not None and opening.large)
+    is_large = record.large_bodies or (opening is not None and opening.large_bodies)
     head = record.nodes[0].turn
     is_plain = not (is_large or record.beside or record.delivered or turn.attempt.edited)
     keeps_line = turn_statement.keeps_the_line(record, turn.identity.conversation)

@@ -128,9 +128,8 @@ class TurnStore(msgspec.Struct):
         except BaseException:
             # Behind the row, should it be under way after all. It may remove the scope, which the
             # unnamed of a tenant share.
-            keys = [
-                body.key for body in large_bodies
-            ]  # without their texts, since this may wait for long
+            # Without their texts, since this may wait for long.
+            keys = [body.key for body in large_bodies]
             drop = partial(turn_writer.drop_pieces, owner=self.owner, bodies=keys)
             lock = owner_lock(self.owner.scope.tenant, self.owner.scope.user)
             dropping = asyncio.ensure_future(self.db.write(drop, lock=lock))

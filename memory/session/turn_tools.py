@@ -72,7 +72,7 @@ def plan_placement(turn: TurnContext, blocks: Sequence[CoreBlock]) -> epochs.Pla
     """Continue the conversation's epoch, or begin a new one. blocks: the blocks."""
     snapshot, toolbox = turn.snapshot, turn.ask.toolbox
     present = epochs.CurrentMemory(
-        blocks, turn.ask.scope.tag, snapshot.edits, clock.now(), snapshot.behind
+        blocks, turn.ask.scope.tag, snapshot.edits, clock.now(), snapshot.earlier_summary
     )
     past = snapshot.past if turn.injects else epochs.PreviousTurn()
     if toolbox is not None:
@@ -82,7 +82,8 @@ def plan_placement(turn: TurnContext, blocks: Sequence[CoreBlock]) -> epochs.Pla
     planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)
     if (delivery := turn.progress.delivery) is not None:
         planned = delivery.place(planned, snapshot.turn)
-    attempt_node = snapshot.waiting
+    attempt_node = snapshot.attempt_node
+    # The turn's own rounds show these edits.
     if (
         turn.identity.adopted
         and turn.progress.rounds
@@ -90,7 +91,7 @@ def plan_placement(turn: TurnContext, blocks: Sequence[CoreBlock]) -> epochs.Pla
         and attempt_node.epoch == planned.epoch.id
         and planned.note
         and attempt_node.note
-    ):  # the turn's own rounds show these edits
+    ):
         history = snapshot.turn
         at = epochs.end_of_words(history, len(history.messages))
         notes = {**planned.notes, at: attempt_node.note}

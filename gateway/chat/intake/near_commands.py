@@ -32,11 +32,8 @@ _CLEARING = ("clean", "clear", "delete", "drop", "empty", "erase", "flush", "pur
 CLEARING = frozenset({*_CLEARING, "forget", "reset", "wipe"})
 ADDING = frozenset({"add", "save", "set", "store", "write", "new", "update", "edit"})
 _OBJECTS = ("all", "everything", "it", "last", "me", "memory", "memories", "that", "this")
-SLIPS, SLIPS_OF_LONG, LONG_NAME_LETTERS = (
-    1,
-    2,
-    8,
-)  # letters that differ, of a short name and of a long one
+# Letters that differ, of a short name and of a long one.
+SLIPS, SLIPS_OF_LONG, LONG_NAME_LETTERS = 1, 2, 8
 SHORTEST_CHANGED = 4  # letters of a name of which one may be another; "who" is not "why"
 MAX_NAMED = 40  # characters of a message that is nothing but a command's name
 _TOKEN = re.compile(r"/+\s*([\w-]+)([:,.!?]?)(?=\s|\Z)")

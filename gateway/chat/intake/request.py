@@ -171,9 +171,8 @@ class TurnInput(msgspec.Struct, frozen=True):
         for name in ("max_completion_tokens", "max_output_tokens", "max_tokens"):
             value = self.body.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                return min(
-                    value, MAX_COUNT
-                )  # what is sent on may be more: here it is reckoned with
+                # What is sent on may be more: here it is reckoned with.
+                return min(value, MAX_COUNT)
         return None
 
     @property
@@ -193,7 +192,7 @@ class TurnInput(msgspec.Struct, frozen=True):
 
 async def _route(
     gateway: GatewayState,
-    parsed_body: ReadBody,
+    body: ReadBody,
     principal: Principal,
     raw_body: bytes,
     agent_call: CalledAgent,
@@ -202,7 +201,7 @@ async def _route(
 
     For a limited key it matters which model that is, so the body must name one alone.
     """
-    name = parsed_body.members["model"]
+    name = body.members["model"]
     if agent_call.agent is not None and agent_call.by_model:
         route = gateway.router.route_agent(agent_call.agent, name, principal)
     else:
@@ -228,62 +227,30 @@ async def read_turn_input(
     caller = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
     client = gateway.clients.find(headers)
     source = BodySource(name, api, client, caller)
-    parsed_body = await read_members(gateway, source, raw_body, whole=mode.name != "off")
-    agent_call, dropped_members = (
-        NO_AGENT if known_call is None else known_call.agent_call,
-        NOTHING_DROPPED,
-    )
-    if known_call is None and (parsed_body.members["model"].startswith(PREFIX) or AGENT in headers):
-        agent_call = await called_agent(
-            gateway, principal, parsed_body.members["model"], headers, mode
-        )
+    body = await read_members(gateway, source, raw_body, whole=mode.name != "off")
+    agent_call = NO_AGENT if known_call is None else known_call.agent_call
+    dropped_names = NOTHING_DROPPED
+    if known_call is None and (body.members["model"].startswith(PREFIX) or AGENT in headers):
+        agent_call = await called_agent(gateway, principal, body.members["model"], headers, mode)
     if agent_call is not NO_AGENT:
-        mode, parsed_body, dropped_members = agent_call.apply(api, mode, parsed_body)
-    route = await _route(gateway, parsed_body, principal, raw_body, agent_call)
-    sources = headers, path_user, _identity(gateway, principal, api, parsed_body.members)
+        mode, body, dropped_names = agent_call.apply(api, mode, body)
+    route = await _route(gateway, body, principal, raw_body, agent_call)
+    sources = headers, path_user, _identity(gateway, principal, api, body.members)
     user = known_call.user if known_call is not None else None
     user = may_act_for(principal, user) if user else gateway.names.user(principal, *sources)
     asker = _Asker(principal, user, route, headers, client, agent_call)
-    decision = await _decide(gateway, parsed_body, mode, asker)
-    has_no_memory = decision.mode.name == "off" or decision.parsed_body.too_heavy
+    decision = await _decide(gateway, body, mode, asker)
+    has_no_memory = decision.mode.name == "off" or decision.body.too_heavy
     signals = ("", "", False) if has_no_memory else _signals(agent_call, headers)
-    connection_members = (
-        name,
-        principal,
-        headers,
-        path_user,
-        raw_body,
-        started_at,
-        parsed_body.members,
-    )
-    decided_members = (
-        route,
-        decision.mode.name,
-        user,
-        decision.conversation,
-        decision.parsed_body.too_heavy,
-    )
+    connection = (name, principal, headers, path_user, raw_body, started_at, body.members)
+    choices = (route, decision.mode.name, user, decision.conversation, decision.body.too_heavy)
     query = scope.get("query_string", b"")
-    optional_members: tuple[Any, ...] = (
-        decision.mode.off_reason,
-        query,
-        decision.resends,
-        client.harness,
-    )
-    turn_input = TurnInput(  # type: ignore[misc]  # the lengths of the tuples are not looked at
-        *connection_members,
-        *decided_members,
-        *signals,
-        api,
-        decision.parsed_body.facts,
-        *optional_members,
-        project=decision.project,
-    )
+    options: tuple[Any, ...] = (decision.mode.off_reason, query, decision.resends, client.harness)
+    members = (*connection, *choices, *signals, api, decision.body.facts, *options)
+    turn_input = TurnInput(*members, project=decision.project)  # type: ignore[misc]
     if agent_call is NO_AGENT:
         return turn_input
-    return msgspec.structs.replace(
-        turn_input, agent_call=agent_call, dropped_members=dropped_members
-    )
+    return msgspec.structs.replace(turn_input, agent_call=agent_call, dropped_members=dropped_names)
 
 
 def _signals(agent_call: CalledAgent, headers: Headers) -> tuple[str, str, bool]:
@@ -325,30 +292,30 @@ class _Decided(NamedTuple):
     """
 
     mode: MemoryMode
-    parsed_body: ReadBody
+    body: ReadBody
     conversation: str | None = None
     resends: bool = False
     project: str = ""
 
 
 async def _decide(
-    gateway: GatewayState, parsed_body: ReadBody, mode: MemoryMode, asker: _Asker
+    gateway: GatewayState, body: ReadBody, mode: MemoryMode, asker: _Asker
 ) -> _Decided:
     """Decide what memory may do. Raises BadRequest, Forbidden, Unavailable."""
     principal, user, route, headers, client = asker[:5]
-    settings, why_heavy, refusal = gateway.settings.memory, parsed_body.too_heavy, None
-    facts = parsed_body.facts
+    settings, why_heavy, refusal = gateway.settings.memory, body.too_heavy, None
+    facts = body.facts
     if facts is not None and (
-        (client.utility and client.asks_for_itself(headers, parsed_body.members, facts))
+        (client.utility and client.asks_for_itself(headers, body.members, facts))
         or gateway.background.matches(facts.history)
     ):
-        return _Decided(MemoryMode("off", "background"), parsed_body)
+        return _Decided(MemoryMode("off", "background"), body)
     try:
         mode = await mode_in_force(gateway, mode, principal, route, user)
     except Unavailable as e:
         why_heavy, refusal = UNREADABLE, e
     if mode.name == "off":
-        return _Decided(mode, ReadBody(parsed_body.members))
+        return _Decided(mode, ReadBody(body.members))
     conversation, resends = None, False
     if CONVERSATION in headers or client.conversations:
         program = client if facts is not None else None
@@ -358,9 +325,9 @@ async def _decide(
     if settings.conversations == "named" and asker.owner is not None and conversation is None:
         mode = lower(mode, "read")
     if mode.name == "off":
-        return _Decided(mode, ReadBody(parsed_body.members))
-    parsed_body = ReadBody(parsed_body.members, parsed_body.facts, why_heavy)
-    decision = _Decided(mode, parsed_body, conversation, resends)
+        return _Decided(mode, ReadBody(body.members))
+    body = ReadBody(body.members, body.facts, why_heavy)
+    decision = _Decided(mode, body, conversation, resends)
     if PROJECT not in headers and not client.projects:  # the usual case, without a call
         return decision
     project = await named_project(gateway, principal, headers, client, (user, asker.owner))

@@ -48,9 +48,8 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
     principal = request.principal
     if principal.paths is None:
         return request
-    if not request.uses_memory and await look_for(
-        request.raw_body, *CHAINING
-    ):  # it goes on as it came
+    # It goes on as it came.
+    if not request.uses_memory and await look_for(request.raw_body, *CHAINING):
         await run_by_weight(request.raw_body, check_members, request.raw_body)
     history = request.whole_facts.history if request.whole_facts is not None else None
     text = (history.unchecked if history is not None else b"") or request.raw_body

@@ -217,7 +217,12 @@ class Turn:
         rows_beside = keeper.beside(row) if keeper is not None else {}
         is_proven = bool(self.usages or session.rounds)
         outcome = TurnOutcome(
-            answers, hidden, prove=is_proven, explain=explain, beside=rows_beside, served=self._by
+            answers,
+            hidden,
+            prove=is_proven,
+            explain=explain,
+            rows_beside=rows_beside,
+            served=self._by,
         )
         is_kept = await session.finish(outcome)
         if not is_kept:

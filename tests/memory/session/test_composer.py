@@ -97,7 +97,7 @@ def test_a_running_epoch_goes_on_from_what_was_sent_before():
     sent = SentPrompt(
         turn.ask.messages.after, "a", [b"{}"], FittedContext(PlacementPlan(epoch, "")), {}
     )
-    turn = structs.replace(turn, snapshot=structs.replace(turn.snapshot, sent=sent))
+    turn = structs.replace(turn, snapshot=structs.replace(turn.snapshot, sent_prompt=sent))
     prompt = compose(turn)
     assert prompt.plan.epoch is epoch
     assert prompt.previous_prompt is sent
@@ -118,7 +118,7 @@ def test_a_retry_tells_what_the_earlier_attempt_told():
     waiting = TurnNode(9, 3, epoch=epoch.id, note="<told>", told={"human": "Likes milk."})
     turn = structs.replace(
         turn,
-        snapshot=structs.replace(turn.snapshot, waiting=waiting),
+        snapshot=structs.replace(turn.snapshot, attempt_node=waiting),
         identity=structs.replace(turn.identity, adopted=True),
     )
     turn.progress.rounds.append({"reply": {}, "results": []})
@@ -249,6 +249,6 @@ def test_samples_of_the_turn_before_hold_for_what_continues_it(monkeypatch):
     fitted = FittedContext(PlacementPlan(epoch, ""), sampled=SampledSize(19_000, 5000))
     sent = SentPrompt(turn.ask.messages.after, "a", [b"{}"], fitted, {})
     ask = structs.replace(turn.ask, window=20_000, body=LONG_BODY)
-    turn = structs.replace(turn, ask=ask, snapshot=structs.replace(turn.snapshot, sent=sent))
+    turn = structs.replace(turn, ask=ask, snapshot=structs.replace(turn.snapshot, sent_prompt=sent))
     monkeypatch.setattr(TokenCounter, "sample", None)
     assert compose(turn).fitted.sampled == SampledSize(20_000, 6000)
