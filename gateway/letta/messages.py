@@ -223,7 +223,7 @@ async def _answer(
     async def begin() -> ResponseProducer:
         await turn.begin()
         letta_format.take_again(unanswered=turn.repeats_unanswered)
-        producer: ResponseProducer = PlainAnswer(request, forward, None)
+        producer: ResponseProducer = PlainAnswer(gateway, request, forward)
         if request.uses_memory:
             producer = await begin_turn(gateway, request, forward, serve)
             if isinstance(producer, TurnProducer):

@@ -16,7 +16,8 @@ from gateway.config.tool_entry import DESCRIPTION_CHARACTERS, ToolSettings
 from gateway.config.tools import ToolboxSettings, is_reserved
 from gateway.tools.grants import Grants
 from gateway.tools.kind import OperatorTool, ToolKind
-from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
+from gateway.tools.kind_factories import make_kind
+from gateway.tools.kinds import KindServices, SharedRuntimes
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import MEMORY_TOOL_NAMES, EncodedTool, TokenCounter, list_literal_names

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.response_keeper import ResponseKeeper
+from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.round_stream import (
     close_round,
     raise_for_incomplete,
@@ -19,17 +19,17 @@ from gateway.errors import GatewayError
 from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
+from gateway.state import GatewayState
 from gateway.wire.headers import Pairs
 
 
 class DegradedProducer(CompletionProducer):
-    """An answer without memory, in both modes. keeper: keeps what it leaves at the provider."""
+    """An answer without memory, in both modes."""
 
-    def __init__(
-        self, request: TurnInput, forward: Dispatcher, keeper: ResponseKeeper | None
-    ) -> None:
+    def __init__(self, gateway: GatewayState, request: TurnInput, forward: Dispatcher) -> None:
         super().__init__(stream=request.wants_stream)
-        self._request, self._forward, self._keeper = request, forward, keeper
+        self._request, self._forward = request, forward
+        self._keeper = keeper_of(gateway, request, forward)
         view = request.whole_facts.view if request.whole_facts is not None else None
         self._mask = request.api.mask(request.body, (), forward.alias, injected=False, view=view)
         self._reply: CompletionReply | None = None

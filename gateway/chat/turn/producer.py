@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from gateway.chat.intake.lacking_search import prepare_search
 from gateway.chat.intake.memory_request import ask_of
 from gateway.chat.intake.operator_tools import ToolTarget, may_have_tools, toolbox_of
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.asked_turn import Serve, run_ask
 from gateway.chat.turn.degraded import DegradedProducer
-from gateway.chat.turn.target_options import adapt_request, target_options
+from gateway.chat.turn.target_options import target_options
 from gateway.chat.turn.turn import Turn, TurnLimits
 from gateway.chat.turn.unread_answer import UnreadTurn, answer_unread, needs_memory
 from gateway.errors import GatewayError, Unavailable
@@ -42,7 +42,7 @@ async def begin_turn(
     memory, body = gateway.settings.memory, request.body
     target = await forward.first_target()
     if gateway.toolbox.stand_in is not None:
-        request = adapt_request(gateway, request, target)
+        request = prepare_search(gateway, request, target)
     authorization, tenant = forward.caller.authorization, request.principal.tenant
     if authorization is not None and gateway.credentials.keep(tenant, authorization):
         gateway.worker.resume(tenant)
@@ -60,7 +60,7 @@ async def begin_turn(
                 "The memory store is unavailable, and this request needs it. Try again shortly.",
                 headers=[(b"retry-after", b"1")],
             ) from e
-        return DegradedProducer(request, forward, keeper_of(gateway, request, forward))
+        return DegradedProducer(gateway, request, forward)
     if ask.scope.user is None:
         session.trace.notes.append(NOBODY)
     turn = Turn(

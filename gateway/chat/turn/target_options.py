@@ -10,7 +10,6 @@ from gateway.chat.intake.capabilities import (
     refused_additions,
     told_rejection,
 )
-from gateway.chat.intake.lacking_search import prepare_search
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.round_sender import TargetOptions
@@ -21,11 +20,6 @@ from gateway.state import GatewayState
 from memory import Session
 
 NOTHING_REFUSED: frozenset[str] = frozenset()
-
-
-def adapt_request(gateway: GatewayState, request: TurnInput, target: Target) -> TurnInput:
-    """Return a request as memory and tools see it: what its target lacks is stood in for."""
-    return prepare_search(gateway, request, target)
 
 
 def target_options(
