@@ -20,22 +20,32 @@ class Cache(Generic[K, V]):
     What is added or found is in the newer one. When that reaches half of the bound, the older one
     is dropped with everything not used meanwhile.
 
-    most: bytes in total. each: bytes of an entry, including its key and table slots. more: further
-    bytes of an entry; a value must weigh the same as long as it is cached.
+    max_bytes: bytes in total. each: bytes of an entry, including its key and table slots. more:
+    further bytes of an entry; a value must weigh the same as long as it is cached.
     """
 
-    __slots__ = ("_before", "_each", "_held", "_held_before", "_more", "_now", "most")
+    __slots__ = (
+        "_before",
+        "_each",
+        "_newer_bytes",
+        "_now",
+        "_older_bytes",
+        "_weigh_more",
+        "max_bytes",
+    )
 
-    def __init__(self, most: int, each: int, more: Callable[[K, V], int] | None = None) -> None:
-        self.most, self._each, self._more = most, each, more
+    def __init__(
+        self, max_bytes: int, each: int, weigh_more: Callable[[K, V], int] | None = None
+    ) -> None:
+        self.max_bytes, self._each, self._weigh_more = max_bytes, each, weigh_more
         self._now: dict[K, V] = {}
         self._before: dict[K, V] = {}
-        self._held = self._held_before = 0
+        self._newer_bytes = self._older_bytes = 0
 
     @property
-    def held(self) -> int:
+    def byte_count(self) -> int:
         """The estimated size in bytes."""
-        return self._held + self._held_before
+        return self._newer_bytes + self._older_bytes
 
     def __len__(self) -> int:
         return len(self.names())
@@ -46,40 +56,47 @@ class Cache(Generic[K, V]):
 
     def get(self, name: K) -> V | None:
         """Return the value of this key, or None."""
-        found = self._now.get(name)
-        if found is None and self._before and (found := self._before.get(name)) is not None:
-            self.put(name, found)
-        return found
+        value = self._now.get(name)
+        if value is None and self._before and (value := self._before.get(name)) is not None:
+            self.put(name, value)
+        return value
 
     def put(self, name: K, value: V) -> None:
         """Add or replace a value.
 
         One larger than half of the bound is not kept.
         """
-        more, each = self._more, self._each
-        weight = each if more is None else each + more(name, value)
-        if (former := self._now.pop(name, None)) is not None:
-            self._held -= each if more is None else each + more(name, former)
-        if self._held + weight > self.most // 2:
-            self._before, self._held_before = self._now, self._held
-            self._now, self._held = {}, 0
-        if weight <= self.most // 2:
+        weigh_more, weight = self._weigh_more, self._each
+        if weigh_more is not None:
+            weight += weigh_more(name, value)
+        if (former_value := self._now.pop(name, None)) is not None:
+            self._newer_bytes -= self._each
+            if weigh_more is not None:
+                self._newer_bytes -= weigh_more(name, former_value)
+        if self._newer_bytes + weight > self.max_bytes // 2:
+            self._before, self._older_bytes = self._now, self._newer_bytes
+            self._now, self._newer_bytes = {}, 0
+        if weight <= self.max_bytes // 2:
             self._now[name] = value
-            self._held += weight
+            self._newer_bytes += weight
         else:
             self.pop(name)
 
     def pop(self, name: K) -> V | None:
         """Remove and return a value, or None."""
-        more, each = self._more, self._each
-        former = self._before.pop(name, None)
-        if former is not None:
-            self._held_before -= each if more is None else each + more(name, former)
-        found = self._now.pop(name, None)
-        if found is not None:
-            self._held -= each if more is None else each + more(name, found)
-        return former if found is None else found
+        weigh_more, each = self._weigh_more, self._each
+        older_value = self._before.pop(name, None)
+        if older_value is not None:
+            self._older_bytes -= each
+            if weigh_more is not None:
+                self._older_bytes -= weigh_more(name, older_value)
+        value = self._now.pop(name, None)
+        if value is not None:
+            self._newer_bytes -= each
+            if weigh_more is not None:
+                self._newer_bytes -= weigh_more(name, value)
+        return older_value if value is None else value
 
     def clear(self) -> None:
         """Remove everything."""
-        self._now, self._before, self._held, self._held_before = {}, {}, 0, 0
+        self._now, self._before, self._newer_bytes, self._older_bytes = {}, {}, 0, 0

@@ -150,7 +150,7 @@ class Memory:
         if lost:
             self.policies.forget()  # others may have changed them
             self.agents.forget()
-        if (nodes := self.in_flight.owed) and self._letting_go is None:
+        if (nodes := self.in_flight.released_nodes) and self._letting_go is None:
             self._letting_go = asyncio.create_task(self._let_go(set(nodes)), name="memory-let-go")
 
     async def _let_go(self, nodes: set[int]) -> None:
@@ -159,7 +159,7 @@ class Memory:
             free_nodes = nodes - self.in_flight.nodes
             let_go = partial(node_holders.let_go, nodes=free_nodes, me=self.db.holder or 0)
             await self.db.write(let_go, lock=NOTHING)
-            self.in_flight.owed -= nodes
+            self.in_flight.released_nodes -= nodes
         except StoreUnavailable:
             pass  # with the next renewal
         finally:
@@ -378,7 +378,7 @@ class Memory:
         expected_versions = [cached_snapshot.version, line.version, cached_snapshot.shares]
         if scope.project:
             look = scopes.versions(scope_id, line.id, scope.agent_name)
-            expected_versions.append(cached_snapshot.general)
+            expected_versions.append(cached_snapshot.general_version)
         else:
             look = scopes.versions(scope_id, line.id)
         rows = await self._read(look, patience, single=True)
@@ -403,22 +403,21 @@ class Memory:
         lead = prepended_count = 0
         if turn.newest < 0:
             again = ask.repeats != "new"
-            messages = snapshot.kept.continue_with(turn.messages, again) if snapshot.kept else None
+            history = snapshot.server_history
+            messages = history.continue_with(turn.messages, again) if history else None
             if messages is None:
                 return None
             turn = self._turn(ask, messages)
             lead = count_leading_system(ask.messages)
             prepended_count = len(messages) - len(ask.messages)
-        pieces = snapshot.sent
-        if pieces is not None and not pieces.goes_on(turn.messages):
-            pieces = None
+        prompt = snapshot.sent_prompt
+        if prompt is not None and not prompt.goes_on(turn.messages):
+            prompt = None
         # Taken out of the cache, so not shared.
-        snapshot.turn = turn
-        snapshot.sent = pieces
-        snapshot.lead = lead
-        snapshot.prepended = prepended_count
+        snapshot.turn, snapshot.sent_prompt = turn, prompt
+        snapshot.lead, snapshot.prepended_count = lead, prepended_count
         snapshot.past.at = turn.newest
-        snapshot.past.places = pieces.places if pieces else None
+        snapshot.past.places = prompt.places if prompt else None
         return snapshot
 
     async def _read_snapshot(
@@ -433,7 +432,8 @@ class Memory:
         """
         query = query_of(ask, request, ask.policy or self.policy, self.shared)
         # Asked for before the read, so that what is written meanwhile outdates what is read.
-        entries = self.lines.shelf(ask.scope.general.key) if query.general is not None else None
+        general = ask.scope.general.key
+        entries = self.lines.shelf(general) if query.general_blocks is not None else None
         snapshot = await self._read_query(query, patience)
         snapshot.general_entries = entries
         return snapshot

@@ -148,7 +148,7 @@ def ours(name: str) -> set[str]:
 def named(name: str) -> set[str]:
     """Modules of ours that `name` imports, or names in a string to import them on use."""
     strings = {
-        node.value
+        node.value.partition(":")[0]
         for node in ast.walk(TREES[name])
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

@@ -162,15 +162,10 @@ CEILINGS: dict[str, float] = {
     "memory.formats": 2.5,
     "memory.core": 2.5,
     "gateway.apis": 3.0,
-    "gateway.chat": 18.0,
-    "gateway.cli": 16.5,
-    "gateway.tools": 11.5,
     "memory.context": 3.5,
     "memory.conversation": 5.5,
     "memory.service": 3.0,
-    "memory.session": 18.0,
     "memory.stores.sql.engine": 2.5,
-    "memory.stores.sql.turns": 22.0,
     "memory.tools": 3.5,
 }
 MIN_NAMES = 100  # of a package; below it one name is a percent

@@ -68,12 +68,12 @@ def chat(where: GatewayOptions, model: str, user: str, bundled: bool) -> None:
             f"{session.model} through {api.url}, as {user}. Ctrl-D ends.", dim=True, err=True
         )
         commands = ChatCommands(api, user)
-        while (said := _read_line()) is not None:
-            if said.startswith("/"):
-                for line in commands.run(said):
+        while (typed_line := _read_line()) is not None:
+            if typed_line.startswith("/"):
+                for line in commands.run(typed_line):
                     click.secho(indent(line, "    "), fg="cyan")
-            elif said:
-                commands.explain = _answer(session, said) or commands.explain
+            elif typed_line:
+                commands.explain = _answer(session, typed_line) or commands.explain
 
 
 @contextmanager
@@ -127,11 +127,11 @@ def _read_line() -> str | None:
         return None
 
 
-def _answer(session: ChatSession, said: str) -> str | None:
+def _answer(session: ChatSession, text_to_answer: str) -> str | None:
     """Answer a line; return the id of the answer's explain record."""
     import httpx
 
-    session.messages.append({"role": "user", "content": said})
+    session.messages.append({"role": "user", "content": text_to_answer})
     body = {
         "model": session.model,
         "messages": session.messages,

@@ -47,16 +47,16 @@ def dropped(
 
 
 @click.command(short_help="Keep what was dropped after all.")
-@click.argument("which", metavar="ID")
+@click.argument("ident", metavar="ID")
 @json_option
 @person_options
-def keep(person: UserMemory, which: str, as_json: bool) -> None:
+def keep(person: UserMemory, ident: str, as_json: bool) -> None:
     """Store the dropped entry ID as a passage. `memory dropped` lists the ids.
 
     \b
     Example:
       mnemogate memory keep drop_123 --user ada
     """
-    passages = person.call("POST", "dropped", quote(which, safe=""), "keep")["data"]
+    passages = person.call("POST", "dropped", quote(ident, safe=""), "keep")["data"]
     idents = [passage["id"] for passage in passages]
     print_result(f"kept as {', '.join(idents)}", {"kept": idents}, as_json=as_json)

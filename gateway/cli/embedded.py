@@ -28,7 +28,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         )[0]
         return socket.create_server((str(address[0]), port), family=family, backlog=2048)
     except OSError as e:
-        shown = f"{host}:{port}"
+        address_text = f"{host}:{port}"
         if isinstance(e, socket.gaierror):
             raise CommandFailed(
                 f"The host {host!r} cannot be resolved: {e.strerror}. Use an address of this "
@@ -38,11 +38,11 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
         if e.errno == errno.EADDRINUSE:
             raise CommandFailed(
-                f"{shown} is in use. Stop what runs there, or choose another port: --port "
+                f"{address_text} is in use. Stop what runs there, or choose another port: --port "
                 f"{port + 1 if port < 65535 else 8081}"
             ) from e
         raise CommandFailed(
-            f"{shown} cannot be opened: {e.strerror}. Choose another --host or --port."
+            f"{address_text} cannot be opened: {e.strerror}. Choose another --host or --port."
         ) from e
 
 

@@ -40,11 +40,11 @@ def changed_lines(before: str | None, after: str | None) -> list[str]:
     # Only on use: it takes a tenth of a second to load.
     from gateway.ui.texts import diff_lines
 
-    compared = list(diff_lines(before, after))
-    changed = [pair for pair in compared if pair[0] != " "]
+    compared_lines = list(diff_lines(before, after))
+    differences = [pair for pair in compared_lines if pair[0] != " "]
     # Where texts differ and no line does, the only line says that they are too long.
-    shown = changed or (compared if before != after else [])
-    return [f"{sign} {printable(line)}".strip() for sign, line in shown]
+    pairs = differences or (compared_lines if before != after else [])
+    return [f"{sign} {printable(line)}".strip() for sign, line in pairs]
 
 
 def short(text: str) -> str:

@@ -35,40 +35,41 @@ NDJSON = {"content-type": "application/x-ndjson"}
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of an import. imported: new rows by kind. there: conversations that were there.
+    """What came of an import.
 
-    skipped: what the gateway did not change, with its reason.
+    imported: new rows by kind. present_count: conversations that were there. skipped_items: what
+    the gateway did not change, with its reason.
     """
 
     imported: dict[str, int] = field(default_factory=dict)
-    there: int = 0
-    skipped: list[dict[str, Any]] = field(default_factory=list)
-    broken: list[Broken] = field(default_factory=list)
+    present_count: int = 0
+    skipped_items: list[dict[str, Any]] = field(default_factory=list)
+    broken_records: list[Broken] = field(default_factory=list)
 
     def add(self, receipt: dict[str, Any]) -> None:
         for kind, count in receipt["imported"].items():
             self.imported[kind] = self.imported.get(kind, 0) + count
         for skipped_item in receipt["skipped"]:
             if skipped_item["reason"] == "already there":
-                self.there += 1
+                self.present_count += 1
             else:
-                self.skipped.append({k: v for k, v in skipped_item.items() if k != "line"})
+                self.skipped_items.append({k: v for k, v in skipped_item.items() if k != "line"})
 
     def report(self) -> dict[str, Any]:
         return {
             "object": "import",
             "imported": self.imported,
-            "already_there": self.there,
-            "skipped": self.skipped[:100],
+            "already_there": self.present_count,
+            "skipped": self.skipped_items[:100],
         }
 
     def summary(self) -> str:
         """Return the outcome as a sentence or two."""
         counts = [f"{count} {kind}" for kind, count in self.imported.items() if count]
         out = f"New: {', '.join(counts)}." if counts else "Nothing was new."
-        if self.there:
-            out += f" Conversations that were there already: {self.there}."
-        for skipped_item in self.skipped[:10]:
+        if self.present_count:
+            out += f" Conversations that were there already: {self.present_count}."
+        for skipped_item in self.skipped_items[:10]:
             name = f"{skipped_item['object']} {skipped_item['id']}"
             line = f"Not changed: {name} ({skipped_item['reason']})."
             out += f"\n{printable(line)}"
@@ -129,7 +130,7 @@ class ImportSender:
             except GatewayRefused as e:
                 if e.status not in (400, 413):
                     raise
-                self._outcome.broken.append(Broken(name, e.message))
+                self._outcome.broken_records.append(Broken(name, e.message))
 
     def _post(self, body: bytes) -> Any:
         """Import a part; wait while another import of the tenant is under way."""

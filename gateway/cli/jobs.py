@@ -73,10 +73,10 @@ def list_(where: GatewayOptions, state: str, as_json: bool) -> None:
 
 
 @jobs.command(short_help="Retry a failed job.")
-@click.argument("which", metavar="ID")
+@click.argument("ident", metavar="ID")
 @json_option
 @where_options
-def retry(where: GatewayOptions, which: str, as_json: bool) -> None:
+def retry(where: GatewayOptions, ident: str, as_json: bool) -> None:
     """Retry the failed job ID, with all its attempts. It runs as soon as a gateway does.
 
     \b
@@ -84,8 +84,8 @@ def retry(where: GatewayOptions, which: str, as_json: bool) -> None:
       mnemogate jobs retry 42
     """
     with open_api(where) as api:
-        api.call("POST", f"/jobs/{quote(which, safe='')}/retry")
-    print_result(f"{which} will be retried", {"id": which, "retried": True}, as_json=as_json)
+        api.call("POST", f"/jobs/{quote(ident, safe='')}/retry")
+    print_result(f"{ident} will be retried", {"id": ident, "retried": True}, as_json=as_json)
 
 
 jobs.add_command(run)

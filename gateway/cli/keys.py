@@ -232,10 +232,10 @@ def list_(where: GatewayOptions, every: bool, as_json: bool) -> None:
 
 
 @keys.command(short_help="Revoke a key.")
-@click.argument("which", metavar="KEY")
+@click.argument("name", metavar="KEY")
 @json_option
 @where_options
-def revoke(where: GatewayOptions, which: str, as_json: bool) -> None:
+def revoke(where: GatewayOptions, name: str, as_json: bool) -> None:
     """Revoke KEY, given by its name or id (never the key itself).
 
     A running gateway refuses it at once.
@@ -245,7 +245,7 @@ def revoke(where: GatewayOptions, which: str, as_json: bool) -> None:
       mnemogate keys revoke app
     """
     with open_admin_api(where) as api:
-        revoked_key = api.call("DELETE", f"/keys/{quote(which, safe='')}")
+        revoked_key = api.call("DELETE", f"/keys/{quote(name, safe='')}")
     print_result(
         f"{revoked_key['name']} ({revoked_key['id']}) is revoked", revoked_key, as_json=as_json
     )

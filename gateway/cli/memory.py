@@ -93,7 +93,7 @@ class PersonOptions:
 
 
 def user_options(command: Callable[..., None]) -> Callable[..., Any]:
-    """Add --user, --agent, --project and the gateway options, passed as one `whose`."""
+    """Add --user, --agent, --project and the gateway options, passed as one `person_options`."""
 
     @click.option("--project", help="The user's part of the memory in this project.")
     @click.option(
@@ -107,7 +107,7 @@ def user_options(command: Callable[..., None]) -> Callable[..., Any]:
         if not user:
             raise CommandFailed("--user is empty. Name the user.")
         place = options.pop("agent"), options.pop("project")
-        command(whose=PersonOptions(where, user, *place), **options)
+        command(person_options=PersonOptions(where, user, *place), **options)
 
     return wrapped
 
@@ -120,8 +120,8 @@ def person_options(command: Callable[..., None], *, makes: bool = False) -> Call
 
     @user_options
     @wraps(command)
-    def wrapped(whose: PersonOptions, **options: Any) -> None:
-        with whose.open(makes=makes) as person:
+    def wrapped(person_options: PersonOptions, **options: Any) -> None:
+        with person_options.open(makes=makes) as person:
             command(person=person, **options)
 
     return wrapped
@@ -267,10 +267,10 @@ def _ask_for_text(before: str) -> str | None:
 
 
 @memory.command(short_help="Delete a passage, or a line of a block.")
-@click.argument("what")
+@click.argument("text_or_id", metavar="WHAT")
 @json_option
 @person_options
-def forget(person: UserMemory, what: str, as_json: bool) -> None:
+def forget(person: UserMemory, text_or_id: str, as_json: bool) -> None:
     """Forget WHAT: a passage by its id or its text, a line of a block by its text, or words that
     only one of them has. If several have them, they are listed. `undo` restores it.
 
@@ -280,14 +280,14 @@ def forget(person: UserMemory, what: str, as_json: bool) -> None:
       mnemogate memory forget "Likes green tea"
       mnemogate memory forget passage_0123456789abcdef0123456789abcdef --user ada
     """
-    passages, lines = _find_forgettable(person, what)
+    passages, lines = _find_forgettable(person, text_or_id)
     if not passages and not lines:
         raise CommandFailed(
             "No passage and no line of a block is exactly that text, or has it in it. Find "
-            f"the id with `mnemogate memory search --json`: {what[:80]!r}"
+            f"the id with `mnemogate memory search --json`: {text_or_id[:80]!r}"
         )
-    is_exact = PASSAGE.fullmatch(what) or all(
-        _squeeze(text) == _squeeze(what) for text in (*passages.values(), *lines)
+    is_exact = PASSAGE.fullmatch(text_or_id) or all(
+        _squeeze(text) == _squeeze(text_or_id) for text in (*passages.values(), *lines)
     )
     if not is_exact and len(passages) + len(lines) > 1:
         choices = [f"  {ident}  {text}" for ident, text in passages.items()]
@@ -310,18 +310,18 @@ def forget(person: UserMemory, what: str, as_json: bool) -> None:
     print_result("\n".join(messages), {"passages": [*passages], "blocks": labels}, as_json=as_json)
 
 
-def _find_forgettable(person: UserMemory, what: str) -> tuple[dict[str, str], list[str]]:
+def _find_forgettable(person: UserMemory, text_or_id: str) -> tuple[dict[str, str], list[str]]:
     """Return passages by id, and lines of blocks: those that read so, else those with it in them.
 
-    what: an id of a passage, a text, or words in a row.
+    text_or_id: an id of a passage, a text, or words in a row.
     """
-    if PASSAGE.fullmatch(what):
-        return {what: person.call("GET", "passages", what)["content"]}, []
+    if PASSAGE.fullmatch(text_or_id):
+        return {text_or_id: person.call("GET", "passages", text_or_id)["content"]}, []
     pages = person.api.pages(person.path("passages"), {**person.params, "limit": 200})
     passages = {p["id"]: p["content"] for p in pages}
     blocks = [b for b in person.call("GET", "blocks")["data"] if not b.get("read_only")]
     lines = dict.fromkeys(line for b in blocks for line in b["value"].split("\n") if line.strip())
-    folded_text = _squeeze(what).casefold()
+    folded_text = _squeeze(text_or_id).casefold()
     if not folded_text:
         return {}, []
     for fits in (folded_text.__eq__, lambda text: folded_text in text):
@@ -439,21 +439,21 @@ def search(person: UserMemory, query: str, limit: int, as_json: bool) -> None:
     Example:
       mnemogate memory search "sister" --user ada
     """
-    wanted = {"q": query, "limit": limit}
-    found = {
-        kind: person.call("GET", kind, "search", params=wanted)["data"]
+    parameters = {"q": query, "limit": limit}
+    hits_by_kind = {
+        kind: person.call("GET", kind, "search", params=parameters)["data"]
         for kind in ("passages", "messages")
     }
     if as_json:
-        print_json(found)
+        print_json(hits_by_kind)
         return
-    for kind, hits in found.items():
+    for kind, hits in hits_by_kind.items():
         for hit in hits:
             role = f"{hit['role']}: " if hit.get("role") else ""
             click.echo(
                 f"{kind.removesuffix('s'):<8} {hit['created_at'][:16]}  {role}{hit['content']}"
             )
-    if not any(found.values()):
+    if not any(hits_by_kind.values()):
         click.echo("nothing found")
 
 

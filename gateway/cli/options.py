@@ -73,9 +73,9 @@ class Serving:
 
     def arguments(self) -> list[str]:
         """Return the command that is given these options, but for the port and the workers."""
-        given = {"config": self.config, "host": self.host, "upstream": self.upstream}
+        options = {"config": self.config, "host": self.host, "upstream": self.upstream}
         out = ["serve", "--log-format", self.log_format, "--log-level", self.log_level]
-        for name, value in given.items():
+        for name, value in options.items():
             out += [f"--{name}", str(value)] if value is not None else []
         return out
 
@@ -156,12 +156,12 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def print_result(told: str, result: Any, *, as_json: bool) -> None:
+def print_result(message: str, result: Any, *, as_json: bool) -> None:
     """Print what a command came to: in words, or as JSON if that was asked for."""
     if as_json:
         print_json(result)
     else:
-        click.echo(told)
+        click.echo(message)
 
 
 @dataclass(frozen=True, slots=True)

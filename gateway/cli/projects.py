@@ -44,13 +44,13 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
       mnemogate projects list
     """
     with open_api(where) as api:
-        listed = list(api.pages("/projects", {"limit": 200}))
+        projects = list(api.pages("/projects", {"limit": 200}))
     if as_json:
-        print_json(listed)
+        print_json(projects)
         return
-    for project in listed:
+    for project in projects:
         click.echo(_line(project))
-    if not listed:
+    if not projects:
         click.echo(
             "There are no declared projects. Declare one: mnemogate projects put NAME --user USER",
             err=True,
@@ -59,11 +59,11 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
 
 def _line(project: dict[str, Any]) -> str:
     """Return a project in one line."""
-    named = [*project["users"], *(f"team {team}" for team in project["teams"])]
-    named += ["everyone"] if project["everyone"] else []
+    members = [*project["users"], *(f"team {team}" for team in project["teams"])]
+    members += ["everyone"] if project["everyone"] else []
     writes = "  (they share)" if project["write"] else ""
-    told = f"{project['name']}  {', '.join(named) or 'nobody'}{writes}  {project['description']}"
-    return printable(told.rstrip())
+    line = f"{project['name']}  {', '.join(members) or 'nobody'}{writes}  {project['description']}"
+    return printable(line.rstrip())
 
 
 @projects.command(short_help="Show a declared project.")

@@ -21,14 +21,16 @@ def check_proxies(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fi
     """Yield a finding for each proxy of a provider; one if there is none."""
     from gateway.upstream.factory import find_proxy
 
-    used: dict[tuple[str, str], list[str]] = {}
+    names_by_proxy: dict[tuple[str, str], list[str]] = {}
     for name, provider in settings.providers.items():
         proxy, variable = find_proxy(provider, environ)
         if proxy:
-            used.setdefault((proxy, variable or f"providers.{name}.proxy"), []).append(name)
-    for (proxy, setting), names in used.items():
+            names_by_proxy.setdefault((proxy, variable or f"providers.{name}.proxy"), []).append(
+                name
+            )
+    for (proxy, setting), names in names_by_proxy.items():
         yield _check(proxy, setting, {name: settings.providers[name] for name in names})
-    if not used:
+    if not names_by_proxy:
         yield Finding("proxy", "ok", "none is used")
 
 
@@ -41,7 +43,7 @@ def _check(proxy: str, setting: str, providers: Mapping[str, ProviderSettings]) 
         check_proxy(next(iter(providers)), ConnectionOptions(proxy))
     except ConfigError as e:
         return Finding("proxy", "failed", str(e))
-    url, shown = urlsplit(proxy), f"{redact_proxy(proxy)} (from {setting})"
+    url, proxy_text = urlsplit(proxy), f"{redact_proxy(proxy)} (from {setting})"
     try:
         address = url.hostname or "", url.port or PORTS[url.scheme]
         socket.create_connection(address, CONNECT_SECONDS).close()
@@ -49,15 +51,15 @@ def _check(proxy: str, setting: str, providers: Mapping[str, ProviderSettings]) 
         remedy = "correct it, or set it to 'none' to go without a proxy"
         if "." not in setting:
             remedy = "correct or unset that variable"
-        return Finding("proxy", "failed", f"{shown} does not answer: {e}: {remedy}")
-    if local := [n for n, p in providers.items() if _is_local(p)]:
+        return Finding("proxy", "failed", f"{proxy_text} does not answer: {e}: {remedy}")
+    if local_names := [n for n, p in providers.items() if _is_local(p)]:
         return Finding(
             "proxy",
             "note",
-            f"{shown} is used for {', '.join(local)}, which is on this machine: set "
-            f'providers.{local[0]}.proxy = "none"',
+            f"{proxy_text} is used for {', '.join(local_names)}, which is on this machine: set "
+            f'providers.{local_names[0]}.proxy = "none"',
         )
-    return Finding("proxy", "ok", f"{shown} answers; it is used for {', '.join(providers)}")
+    return Finding("proxy", "ok", f"{proxy_text} answers; it is used for {', '.join(providers)}")
 
 
 def _is_local(provider: ProviderSettings) -> bool:

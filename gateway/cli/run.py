@@ -43,12 +43,12 @@ class MemoryOwner:
     @property
     def headers(self) -> dict[str, str]:
         """The headers that say so."""
-        named = {
+        values = {
             "X-Memory-User": self.user,
             "X-Memory-Agent": self.agent,
             "X-Memory-Project": self.project,
         }
-        return {name: quote(value, PLAIN) for name, value in named.items() if value}
+        return {name: quote(value, PLAIN) for name, value in values.items() if value}
 
 
 def variables_for(url: str, owner: MemoryOwner, present: Mapping[str, str]) -> dict[str, str]:
@@ -70,8 +70,8 @@ def _past_proxies(host: str, present: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that keep a proxy out of the way to a gateway on this machine."""
     if not any(present.get(name) for name in PROXIES):
         return {}
-    listed = [present.get(name, "") for name in NO_PROXIES]
-    hosts = [part.strip() for text in listed for part in text.split(",") if part.strip()]
+    values = [present.get(name, "") for name in NO_PROXIES]
+    hosts = [part.strip() for text in values for part in text.split(",") if part.strip()]
     value = ",".join(dict.fromkeys([*hosts, host]))
     return dict.fromkeys(NO_PROXIES, value)
 
@@ -90,10 +90,10 @@ def arguments_for(command: Sequence[str], url: str, owner: MemoryOwner) -> list[
     if owner.headers:
         pairs = ", ".join(f'"{name}" = "{value}"' for name, value in owner.headers.items())
         provider["http_headers"] = f"{{ {pairs} }}"
-    told = ["-c", 'model_provider="mnemogate"']
+    options = ["-c", 'model_provider="mnemogate"']
     for name, value in provider.items():
-        told += ["-c", f"model_providers.mnemogate.{name}={value}"]
-    return [command[0], *told, *command[1:]]
+        options += ["-c", f"model_providers.mnemogate.{name}={value}"]
+    return [command[0], *options, *command[1:]]
 
 
 def _data_of(config: Path | None) -> Path:
@@ -133,9 +133,9 @@ def find_gateway(config: Path | None) -> str:
 def is_listening(url: str) -> bool:
     """Tell whether somebody takes connections at a URL."""
     try:
-        found = urlsplit(url)
-        port = found.port or (443 if found.scheme == "https" else 80)
-        with socket.create_connection((found.hostname or "", port), CONNECT_SECONDS):
+        address = urlsplit(url)
+        port = address.port or (443 if address.scheme == "https" else 80)
+        with socket.create_connection((address.hostname or "", port), CONNECT_SECONDS):
             return True
     except (OSError, ValueError):
         return False
@@ -177,12 +177,12 @@ def run(
     if whose["project"] == GIT_ROOT:
         whose["project"] = name_project(Path.cwd())
     owner = MemoryOwner(**whose)
-    found = variables_for(url, owner, os.environ)
-    asked = arguments_for(command, url, owner)
-    for name, value in found.items():
+    variables = variables_for(url, owner, os.environ)
+    arguments = arguments_for(command, url, owner)
+    for name, value in variables.items():
         click.echo(f"mnemogate: {name}={shlex.quote(value)}", err=True)
-    if asked != list(command):
-        click.echo(f"mnemogate: {shlex.join(asked)}", err=True)
+    if arguments != list(command):
+        click.echo(f"mnemogate: {shlex.join(arguments)}", err=True)
     if letta := describe_letta(config, url):
         click.echo(f"mnemogate: {letta}", err=True)
     if not is_listening(url):
@@ -190,4 +190,4 @@ def run(
             f"mnemogate: nothing answers at {url} yet: start `mnemogate serve`, or give --url.",
             err=True,
         )
-    os.execvpe(asked[0], asked, {**os.environ, **found})  # noqa: S606 - the user's own command
+    os.execvpe(arguments[0], arguments, {**os.environ, **variables})  # noqa: S606 - the user's own command

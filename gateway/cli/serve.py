@@ -59,19 +59,20 @@ def serve(serving: Serving) -> None:
     from gateway.cli.workers import bind_shared, end_with_parent
 
     gc.disable()  # until everything is imported, since all of it stays
-    stopped = Event()  # not an exception, which is lost if raised in a callback of the interpreter
+    # Not an exception, which is lost if raised in a callback of the interpreter.
+    stop_event = Event()
     # Until the server takes over: stopping during the start is not a failure.
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
     ):
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, lambda *_: stop_event.set())
     settings = serving.settings()
     if serving.as_worker:
         end_with_parent()
     bind = bind_shared if serving.as_worker else bind_socket
     with bind(settings.server.host, settings.server.port) as sock:
-        _serve(settings, sock, serving, stopped)
+        _serve(settings, sock, serving, stop_event)
 
 
 def _serve_with_workers(serving: Serving) -> NoReturn:
@@ -87,8 +88,8 @@ def _serve_with_workers(serving: Serving) -> NoReturn:
     private(settings.data)
     with bind_shared(settings.server.host, settings.server.port) as sock:
         url = url_of(sock)
-        with hold_lock(settings.data, url) as other:
-            _refuse_second(settings, other)
+        with hold_lock(settings.data, url) as other_url:
+            _refuse_second(settings, other_url)
             _check_database(settings, server_secret(settings))
             lines = [*startup_lines(settings, url), f"  workers    {serving.workers}"]
             sink = log_output.begin(serving.log_format, serving.log_level)
@@ -136,13 +137,13 @@ async def reread(serving: Serving, app: GatewayMiddleware) -> None:
     try:
         settings = await asyncio.to_thread(serving.settings)
         settings = await complete_settings(serving, settings, waits=False)
-        waiting = app.reload(settings)
+        waiting_settings = app.reload(settings)
     except (ConfigError, OSError) as e:
         _log_unusable(serving, e)
         return
     log.info("Mnemogate reloaded %s", serving.config)
-    if waiting:
-        log.warning("changed, but only applied after a restart: %s", ", ".join(waiting))
+    if waiting_settings:
+        log.warning("changed, but only applied after a restart: %s", ", ".join(waiting_settings))
     for text in warnings(settings):
         log.warning("%s", text)
 
@@ -157,7 +158,7 @@ def _show_startup(lines: list[str], *, as_json: bool) -> None:
             click.echo(line, err=True)
 
 
-def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: Event) -> None:
+def _serve(settings: Settings, sock: socket.socket, serving: Serving, stop_event: Event) -> None:
     from gateway.app import create_app
     from gateway.cli.embedded import url_of
     from gateway.cli.lockfile import hold_lock
@@ -173,8 +174,8 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
             "MNEMOGATE_DATA to a folder of yours."
         ) from e
     lock = contextlib.nullcontext() if serving.as_worker else hold_lock(settings.data, url)
-    with lock as other:
-        _refuse_second(settings, other)
+    with lock as other_url:
+        _refuse_second(settings, other_url)
         _check_database(settings, app.gateway.secret)
         lines = [] if serving.as_worker else startup_lines(settings, url)
         if not serving.as_worker:
@@ -187,18 +188,18 @@ def _serve(settings: Settings, sock: socket.socket, serving: Serving, stopped: E
                 [sock],
                 side_task=lambda: check_upstreams(serving, app),
                 reread=(lambda: reread(serving, app)) if serving.config else None,
-                stop_event=stopped,
+                stop_event=stop_event,
                 log_config=None,
             )
         finally:
             sink.close()
 
 
-def _refuse_second(settings: Settings, other: str | None) -> None:
+def _refuse_second(settings: Settings, other_url: str | None) -> None:
     """Refuse to start beside another gateway of the same data folder."""
-    if other:
+    if other_url:
         raise CommandFailed(
-            f"{other} serves the data folder {settings.data} already. Stop it first, or give "
+            f"{other_url} serves the data folder {settings.data} already. Stop it first, or give "
             "this one a folder of its own: storage.data, or MNEMOGATE_DATA.",
             exit_code=2,
         )
@@ -260,20 +261,20 @@ def startup_lines(settings: Settings, url: str) -> list[str]:
 def unasked_costs(settings: Settings) -> list[str]:
     """Return what the memory may spend without being asked."""
     memory = settings.memory
-    whom = {
+    models = {
         "auto": "for models that take no tools, or called none in their last 8 turns with them",
         "always": "for every model",
     }
     out = []
-    if memory.extract in whom:
+    if memory.extract in models:
         out.append(
-            f"  extract    {memory.extract}: {whom[memory.extract]}, "
+            f"  extract    {memory.extract}: {models[memory.extract]}, "
             f"{memory.summarizer or 'the same model'} reads a user's messages "
             f"of {memory.extraction.every_turns} turns, in one call of some 1,000 to 3,000 tokens"
         )
-    if memory.recall in whom:
+    if memory.recall in models:
         out.append(
-            f"  recall     {memory.recall}: {whom[memory.recall]}, at most 5 remembered "
+            f"  recall     {memory.recall}: {models[memory.recall]}, at most 5 remembered "
             "items, of 600 tokens together, are added to a message"
         )
     return out

@@ -34,8 +34,8 @@ def shared() -> None:
     """
 
 
-def _path(ident: str, *more: str) -> str:
-    return "/".join(["/shared-blocks", *(quote(part, safe="") for part in (ident, *more))])
+def _path(ident: str, *segments: str) -> str:
+    return "/".join(["/shared-blocks", *(quote(part, safe="") for part in (ident, *segments))])
 
 
 @shared.command("list", short_help="List shared blocks by label.")
@@ -53,16 +53,16 @@ def list_(
     Example:
       mnemogate shared list --user ann
     """
-    wanted = {"label": label, "user": user, "agent": agent}
-    params = {name: value for name, value in wanted.items() if value}
+    filters = {"label": label, "user": user, "agent": agent}
+    params = {name: value for name, value in filters.items() if value}
     with open_api(where) as api:
-        listed = list(api.pages("/shared-blocks", {"limit": 200, **params}))
+        blocks = list(api.pages("/shared-blocks", {"limit": 200, **params}))
     if as_json:
-        print_json(listed)
+        print_json(blocks)
         return
-    for block in listed:
+    for block in blocks:
         click.echo(_line(block))
-    if not listed:
+    if not blocks:
         click.echo(
             "There are no shared blocks. Make one: mnemogate shared put LABEL TEXT", err=True
         )
@@ -77,13 +77,13 @@ def _line(block: dict[str, Any]) -> str:
 
 def _describe_member(member: dict[str, Any]) -> str:
     if member.get("everyone"):
-        named = "everyone"
+        member_name = "everyone"
     elif "user" in member:
-        named = member["user"] + (f" with {member['agent']}" if "agent" in member else "")
+        member_name = member["user"] + (f" with {member['agent']}" if "agent" in member else "")
     else:
         kind = next(kind for kind in ("agent", "team", "project") if kind in member)
-        named = f"{kind} {member[kind]}"
-    return f"{named} (writes)" if member["write"] else str(named)
+        member_name = f"{kind} {member[kind]}"
+    return f"{member_name} (writes)" if member["write"] else str(member_name)
 
 
 @shared.command(short_help="Show a shared block.")
@@ -121,12 +121,12 @@ class Sharers:
 
     def to_members(self) -> list[dict[str, Any]]:
         """Return them as the API takes them."""
-        named: list[dict[str, Any]] = [{"user": name} for name in self.users]
-        named += [{"agent": name} for name in self.agents]
-        named += [{"team": name} for name in self.teams]
-        named += [{"project": name} for name in self.projects]
-        named += [{"everyone": True}] if self.everyone else []
-        return [{**member, "write": self.write} for member in named]
+        members: list[dict[str, Any]] = [{"user": name} for name in self.users]
+        members += [{"agent": name} for name in self.agents]
+        members += [{"team": name} for name in self.teams]
+        members += [{"project": name} for name in self.projects]
+        members += [{"everyone": True}] if self.everyone else []
+        return [{**member, "write": self.write} for member in members]
 
     def add_to(self, api: ManagementClient, ident: str) -> None:
         """Make them members of a block that is there."""
@@ -146,8 +146,8 @@ def sharer_options(command: Callable[..., None]) -> Callable[..., None]:
     names = [field.name for field in fields(Sharers)]
 
     def wrapped(**options: Any) -> None:
-        named = {name: options.pop(name) for name in names}
-        command(sharers=Sharers(**named), **options)
+        sharer_names = {name: options.pop(name) for name in names}
+        command(sharers=Sharers(**sharer_names), **options)
 
     wrapped.__doc__ = command.__doc__
     taking: Callable[..., None] = wrapped
@@ -187,8 +187,8 @@ def put(where: GatewayOptions, name: str, text: str, sharers: Sharers, as_json: 
                 api.call("PUT", _path(name), json={"value": value})
             block = api.call("GET", _path(name))
         else:
-            new = {"label": name, "value": value, "members": sharers.to_members()}
-            block = api.call("POST", "/shared-blocks", json=new)
+            new_block = {"label": name, "value": value, "members": sharers.to_members()}
+            block = api.call("POST", "/shared-blocks", json=new_block)
     if as_json:
         print_json(block)
         return

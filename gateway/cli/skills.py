@@ -43,16 +43,16 @@ def list_(person: UserMemory, as_json: bool) -> None:
     Example:
       mnemogate skills list --user ann
     """
-    listed = person.call("GET", "skills")["data"]
+    skills = person.call("GET", "skills")["data"]
     if as_json:
-        print_json(listed)
+        print_json(skills)
         return
-    for skill in listed:
+    for skill in skills:
         uses = f"{skill['uses']} uses, {skill['failures']} failed"
         click.echo(
             "  ".join([skill["name"], skill["status"], uses, printable(skill["description"])])
         )
-    if not listed:
+    if not skills:
         click.echo("There are no skills. docs/skills.md says how they come.", err=True)
 
 
@@ -78,10 +78,12 @@ def show(person: UserMemory, skill: str, versions: bool, as_json: bool) -> None:
             click.secho(f"version {version['version']}  {version['status']}", bold=True)
             _print_difference(version["before"], version["after"])
         return
-    shown = person.call("GET", "skills", name)
-    head = f"{shown['name']}  {shown['status']}  version {shown['version']}"
-    text = "\n".join(map(printable, [shown["description"], "", *shown["text"].splitlines()]))
-    print_result(f"{head}\n{text}", shown, as_json=as_json)
+    skill_data = person.call("GET", "skills", name)
+    head = f"{skill_data['name']}  {skill_data['status']}  version {skill_data['version']}"
+    text = "\n".join(
+        map(printable, [skill_data["description"], "", *skill_data["text"].splitlines()])
+    )
+    print_result(f"{head}\n{text}", skill_data, as_json=as_json)
 
 
 def _print_difference(before: str | None, after: str | None) -> None:
@@ -101,9 +103,9 @@ def set_(person: UserMemory, skill: str, status: str, as_json: bool) -> None:
     Example:
       mnemogate skills set deploy-app active --user ann
     """
-    changed = person.call("PATCH", "skills", quote(skill, safe=""), json={"status": status})
-    text = f"{changed['name']} is {changed['status']}, at version {changed['version']}."
-    print_result(text, changed, as_json=as_json)
+    change = person.call("PATCH", "skills", quote(skill, safe=""), json={"status": status})
+    text = f"{change['name']} is {change['status']}, at version {change['version']}."
+    print_result(text, change, as_json=as_json)
 
 
 @skills.command("import", short_help="Make a skill of a file SKILL.md.")
@@ -118,8 +120,8 @@ def import_skill(person: UserMemory, path: Path, as_json: bool) -> None:
       mnemogate skills import SKILL.md --user ann
     """
     content = path.read_bytes()
-    made = person.call("POST", "skills", "import", content=content, headers=MARKDOWN)
-    print_result(f"{made['name']} is {made['status']}.", made, as_json=as_json)
+    new_skill = person.call("POST", "skills", "import", content=content, headers=MARKDOWN)
+    print_result(f"{new_skill['name']} is {new_skill['status']}.", new_skill, as_json=as_json)
 
 
 @skills.command(short_help="Delete a skill.")
@@ -150,17 +152,17 @@ def proposals(person: UserMemory, limit: int, as_json: bool) -> None:
     Example:
       mnemogate skills proposals --user ann
     """
-    listed = person.call("GET", "reflections", params={"limit": limit})["data"]
+    reflections = person.call("GET", "reflections", params={"limit": limit})["data"]
     if as_json:
-        print_json(listed)
+        print_json(reflections)
         return
-    for proposal in listed:
+    for proposal in reflections:
         moment = proposal["created_at"][:16]
         click.secho(f"{proposal['id']}  {proposal['status']}  {moment}", bold=True)
         for change in proposal["changes"]:
             click.echo(_name_of(change))
             _print_difference(change["before"], change["after"])
-    if not listed:
+    if not reflections:
         click.echo("No proposals. `dry_run = true` of [memory] reflect brings them.", err=True)
 
 
@@ -182,6 +184,6 @@ def decide(person: UserMemory, proposal: str, decision: str, as_json: bool) -> N
     Example:
       mnemogate skills decide refl_0123 apply --user ann
     """
-    sent = {"decision": decision}
-    decided = person.call("POST", "reflections", quote(proposal, safe=""), json=sent)
-    print_result(f"{decided['id']} is {DONE[decision]}.", decided, as_json=as_json)
+    body = {"decision": decision}
+    result = person.call("POST", "reflections", quote(proposal, safe=""), json=body)
+    print_result(f"{result['id']} is {DONE[decision]}.", result, as_json=as_json)

@@ -64,6 +64,6 @@ def _check_chroma(where: str) -> Finding:
         socket.create_connection(address, WAIT_SECONDS).close()
     except OSError as e:
         step = "start it (`chroma run`), or correct storage.vectors"
-        told = f"{where} does not answer: {e}: large memories are searched by words; {step}"
-        return Finding("vectors", "note", told)
+        message = f"{where} does not answer: {e}: large memories are searched by words; {step}"
+        return Finding("vectors", "note", message)
     return Finding("vectors", "ok", f"Chroma at {where} answers")

@@ -27,8 +27,8 @@ def teams() -> None:
     """
 
 
-def _path(name: str, *more: str) -> str:
-    return "/".join(["/teams", *(quote(part, safe="") for part in (name, *more))])
+def _path(name: str, *segments: str) -> str:
+    return "/".join(["/teams", *(quote(part, safe="") for part in (name, *segments))])
 
 
 @teams.command("list", short_help="List teams by name.")
@@ -42,14 +42,14 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
       mnemogate teams list
     """
     with open_api(where) as api:
-        listed = list(api.pages("/teams", {"limit": 200}))
+        teams = list(api.pages("/teams", {"limit": 200}))
     if as_json:
-        print_json(listed)
+        print_json(teams)
         return
-    for team in listed:
-        told = f"{team['name']}  {team['members']} members  {team['description']}"
-        click.echo(printable(told.rstrip()))
-    if not listed:
+    for team in teams:
+        line = f"{team['name']}  {team['members']} members  {team['description']}"
+        click.echo(printable(line.rstrip()))
+    if not teams:
         click.echo("There are no teams. Make one: mnemogate teams put NAME --user USER", err=True)
 
 
@@ -89,7 +89,7 @@ def put(
     users: tuple[str, ...],
     description: str | None,
     as_json: bool,
-    **more: tuple[str, ...] | bool,
+    **member_options: tuple[str, ...] | bool,
 ) -> None:
     """Make a team, or change its description and members.
 
@@ -98,14 +98,14 @@ def put(
       mnemogate teams put platform --user ann --user bob --write
       mnemogate teams put platform --remove bob
     """
-    removed, write = more["removed"], more["write"]
+    removed_users, write = member_options["removed"], member_options["write"]
     with open_api(where) as api:
-        found = api.send("GET", _path(name))
-        if description is not None or found.status_code == 404:
+        answer = api.send("GET", _path(name))
+        if description is not None or answer.status_code == 404:
             api.call("PUT", _path(name), json={"description": description or ""})
         for user in users:
             api.call("PUT", _path(name, "members", user), json={"write": write})
-        for user in removed if isinstance(removed, tuple) else ():
+        for user in removed_users if isinstance(removed_users, tuple) else ():
             api.call("DELETE", _path(name, "members", user))
         team = api.call("GET", _path(name))
     if as_json:
@@ -130,8 +130,8 @@ def delete(where: GatewayOptions, name: str, as_json: bool) -> None:
     if as_json:
         print_json(receipt)
         return
-    gone = receipt["erased"]
+    erased_counts = receipt["erased"]
     click.echo(
-        f"The team {receipt['id']} is deleted, with {gone['members']} memberships and "
-        f"{gone['passages']} passages."
+        f"The team {receipt['id']} is deleted, with {erased_counts['members']} memberships and "
+        f"{erased_counts['passages']} passages."
     )

@@ -41,32 +41,43 @@ def unseen(settings: Settings) -> list[str]:
     """Return a line for each tenant whose memory no request reaches in this configuration."""
     from memory.stores.sql.rows.scope_probe import tenants_with_memory
 
-    seen = reachable(settings)
-    found = tenants_with_memory(settings.database)
-    hidden = {
-        tenant: who
-        for tenant, who in found.items()
-        if (not tenant.startswith(OWN) if seen is None else tenant not in seen)
+    reachable_tenants = reachable(settings)
+    user_counts = tenants_with_memory(settings.database)
+    hidden_tenants = {
+        tenant: users
+        for tenant, users in user_counts.items()
+        if (
+            not tenant.startswith(OWN)
+            if reachable_tenants is None
+            else tenant not in reachable_tenants
+        )
     }
-    to = next(iter(seen)) if seen and len(seen) == 1 else "TENANT"
-    out = [_describe(tenant, *who, to) for tenant, who in list(hidden.items())[:MAX_TENANTS_SHOWN]]
-    if len(hidden) > MAX_TENANTS_SHOWN:
-        out.append(f"so does that of {len(hidden) - MAX_TENANTS_SHOWN} more tenants")
+    to = (
+        next(iter(reachable_tenants))
+        if reachable_tenants and len(reachable_tenants) == 1
+        else "TENANT"
+    )
+    out = [
+        _describe(tenant, *users, to)
+        for tenant, users in list(hidden_tenants.items())[:MAX_TENANTS_SHOWN]
+    ]
+    if len(hidden_tenants) > MAX_TENANTS_SHOWN:
+        out.append(f"so does that of {len(hidden_tenants) - MAX_TENANTS_SHOWN} more tenants")
     return out
 
 
-def _describe(tenant: str, count: int, one: str, to: str) -> str:
-    whose = (
+def _describe(tenant: str, count: int, user: str, to: str) -> str:
+    mode_text = (
         f", {MODES[tenant]}"
         if tenant in MODES
         else ", an own key's"
         if tenant.startswith(OWN)
         else ""
     )
-    who = f"the memory of {count} users" if count > 1 else f"the memory of {one!r}"
-    shown = one if one.isidentifier() else "FROM"
+    owner_text = f"the memory of {count} users" if count > 1 else f"the memory of {user!r}"
+    source, target = (user, user) if user.isidentifier() else ("FROM", "TO")
     return (
-        f"{who} lies here under the tenant {tenant!r}{whose}, and no request reaches it in this "
-        f"mode: `mnemogate users move {shown} {shown if shown != 'FROM' else 'TO'} "
+        f"{owner_text} lies here under the tenant {tenant!r}{mode_text}, and no request reaches it "
+        f"in this mode: `mnemogate users move {source} {target} "
         f"--from-tenant {tenant} --to-tenant {to}` moves a user's"
     )

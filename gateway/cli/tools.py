@@ -52,21 +52,21 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
       mnemogate tools list
     """
     with open_api(where) as api:
-        listed = api.call("GET", "/tools")["data"]
+        tools = api.call("GET", "/tools")["data"]
     if as_json:
-        print_json(listed)
+        print_json(tools)
         return
-    for tool in listed:
+    for tool in tools:
         click.echo(_line(tool))
-    if not listed:
+    if not tools:
         click.echo("There are no tools here. docs/tools.md says how to grant one.", err=True)
 
 
 def _line(tool: dict[str, Any]) -> str:
     """Return a tool in one line of a list."""
-    told = [tool["status"], tool["kind"], tool["effect"] or "-", f"{tool['tokens']} tokens"]
+    facts = [tool["status"], tool["kind"], tool["effect"] or "-", f"{tool['tokens']} tokens"]
     why = tool["reason"] or tool["description"]
-    return "  ".join([tool["name"], ", ".join(told), printable(why)]).rstrip()
+    return "  ".join([tool["name"], ", ".join(facts), printable(why)]).rstrip()
 
 
 @tools.command("show", short_help="Show a tool with its parameters.")
@@ -131,11 +131,11 @@ def check(where: GatewayOptions, file: IO[bytes], as_json: bool) -> None:
       mnemogate tools accept github
     """
     try:
-        sent = msgspec.json.decode(file.read())
+        body = msgspec.json.decode(file.read())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise CommandFailed(f"The file is not JSON: {e}. Correct it.", exit_code=2) from e
     with open_api(where) as api:
-        answer = api.call("POST", "/tools/check", json=sent)
+        answer = api.call("POST", "/tools/check", json=body)
     if as_json:
         print_json(answer)
         return
@@ -183,9 +183,9 @@ def put(where: GatewayOptions, file: IO[bytes], as_json: bool, **members: str | 
     except SourceRefused as e:
         where_it_is = f"line {e.line}: " if e.line else ""
         raise CommandFailed(f"{where_it_is}{e}. Correct the file.", exit_code=2) from e
-    sent = {"kind": "python", "source": source, **{n: v for n, v in members.items() if v}}
+    body = {"kind": "python", "source": source, **{n: v for n, v in members.items() if v}}
     with open_api(where) as api:
-        tool = api.call("PUT", f"/tools/{name}", json=sent)
+        tool = api.call("PUT", f"/tools/{name}", json=body)
     if as_json:
         print_json(tool)
         return
@@ -217,9 +217,9 @@ def accept(
       mnemogate tools accept github
       mnemogate tools accept github create_issue --hash 3f2a...
     """
-    sent = {"tools": list(names) or None, "hash": digest}
+    body = {"tools": list(names) or None, "hash": digest}
     with open_api(where) as api:
-        answer = api.call("POST", f"/tools/entries/{quote(entry, safe='')}/accept", json=sent)
+        answer = api.call("POST", f"/tools/entries/{quote(entry, safe='')}/accept", json=body)
     print_result(
         f"Accepted: {', '.join(answer['accepted']) or 'nothing waits'}", answer, as_json=as_json
     )

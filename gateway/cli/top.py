@@ -21,6 +21,7 @@ MAX_NAME_CHARACTERS = 24
 @click.command(short_help="Watch turns as they end.")
 @click.option(
     "--last",
+    "turn_count",
     type=click.IntRange(0, MAX_TURNS),
     default=10,
     show_default=True,
@@ -29,7 +30,7 @@ MAX_NAME_CHARACTERS = 24
 @click.option("--once", is_flag=True, help="Show the earlier turns, and end.")
 @json_option
 @where_options
-def top(where: GatewayOptions, last: int, once: bool, as_json: bool) -> None:
+def top(where: GatewayOptions, turn_count: int, once: bool, as_json: bool) -> None:
     """Show turns with memory as they end: user, model, tokens added, memory calls. Ctrl-C ends.
 
     \b
@@ -40,14 +41,14 @@ def top(where: GatewayOptions, last: int, once: bool, as_json: bool) -> None:
     with open_api(where, makes=False) as api:
         watch = TurnWatch(api)
         try:
-            found = watch.fetch(time.time() - 86_400)
-            for turn in found[len(found) - min(last, len(found)) :]:
+            turns = watch.fetch(time.time() - 86_400)
+            for turn in turns[len(turns) - min(turn_count, len(turns)) :]:
                 _show(turn, as_json=as_json)
             while not once:
-                seen = {turn["id"] for turn in found}
-                found = watch.fetch(time.time() - OVERLAP_SECONDS)
-                for turn in found:
-                    if turn["id"] not in seen:
+                seen_ids = {turn["id"] for turn in turns}
+                turns = watch.fetch(time.time() - OVERLAP_SECONDS)
+                for turn in turns:
+                    if turn["id"] not in seen_ids:
                         _show(turn, as_json=as_json)
                 time.sleep(EVERY_SECONDS)
         except KeyboardInterrupt:
@@ -64,11 +65,11 @@ class TurnWatch:
     def fetch(self, since: float) -> list[dict[str, Any]]:
         """Return turns since a Unix time, oldest first."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(since))
-        found = self._api.call("GET", "/turns", params={"since": stamp, "limit": MAX_TURNS})
-        if (warning := found.get("warning")) != self._warning:
+        answer = self._api.call("GET", "/turns", params={"since": stamp, "limit": MAX_TURNS})
+        if (warning := answer.get("warning")) != self._warning:
             self._warning = warning
             click.echo(warning or "The memory store is back.", err=True)
-        return list(reversed(found["data"]))
+        return list(reversed(answer["data"]))
 
 
 def _show(turn: dict[str, Any], *, as_json: bool) -> None:

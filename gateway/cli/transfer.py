@@ -94,13 +94,13 @@ def _write_private(path: Path, data: bytes) -> None:
     if path.exists() and not path.is_file():  # a pipe or a device, which keeps nothing
         path.write_bytes(data)
         return
-    fd, beside = tempfile.mkstemp(dir=path.parent, prefix=".export-")  # of mode 0600
+    fd, part_path = tempfile.mkstemp(dir=path.parent, prefix=".export-")  # of mode 0600
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
-        os.replace(beside, path)
+        os.replace(part_path, path)
     except BaseException:
-        os.unlink(beside)
+        os.unlink(part_path)
         raise
 
 
@@ -141,7 +141,7 @@ def _lines(body: bytes) -> Iterator[ExportLine]:
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 @user_options
 def import_(
-    whose: PersonOptions, source: str, program: str | None, owner: str | None, **how: bool
+    person_options: PersonOptions, source: str, program: str | None, owner: str | None, **how: bool
 ) -> None:
     """Import FILE for the user: an export (- for standard input), a folder of Markdown pages, or
     what another program exports, as a file, a .zip or a folder. Doing it again adds nothing twice.
@@ -153,21 +153,21 @@ def import_(
       mnemogate memory import --from claude export.zip --dry-run
     """
     if program is None and not Path(source).is_dir():
-        _import_lines(whose, source, how["dry_run"])
+        _import_lines(person_options, source, how["dry_run"])
         return
     bundles = _bundles(Path(source), program)
-    count, broken = _count(bundles, source, owner)
+    count, broken_records = _count(bundles, source, owner)
     if how["dry_run"]:
-        _tell(_report_counts(count), broken, how["as_json"])
+        _tell(_report_counts(count), broken_records, how["as_json"])
         return
-    chosen = partial(_of_owner, bundles, owner)
-    with whose.open(makes=True) as person:
-        outcome = ImportSender(person, count).send_all(chosen())
-    outcome.broken[:0] = broken
-    _tell(outcome.report(), outcome.broken, how["as_json"], outcome)
+    chosen_bundles = partial(_of_owner, bundles, owner)
+    with person_options.open(makes=True) as person:
+        outcome = ImportSender(person, count).send_all(chosen_bundles())
+    outcome.broken_records[:0] = broken_records
+    _tell(outcome.report(), outcome.broken_records, how["as_json"], outcome)
 
 
-def _import_lines(whose: PersonOptions, source: str, dry_run: bool) -> None:
+def _import_lines(person_options: PersonOptions, source: str, dry_run: bool) -> None:
     """Import an export of ours, as one: a bad line means that nothing is stored."""
     try:
         body = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
@@ -176,7 +176,7 @@ def _import_lines(whose: PersonOptions, source: str, dry_run: bool) -> None:
     if dry_run:
         print_json(_report_counts(_count_lines(body)))
         return
-    with whose.open(makes=True) as person:
+    with person_options.open(makes=True) as person:
         report = import_part(person, body)
     print_json(report)
 
@@ -208,40 +208,44 @@ def _count(bundles: Bundles, source: str, owner: str | None) -> tuple[BundleCoun
     from memory.formats.files import BadSource, Broken
     from memory.formats.records import BundleCount
 
-    people, count, broken = BundleCount(), BundleCount(), []
+    people, count, broken_records = BundleCount(), BundleCount(), []
     try:
-        for found in bundles():
-            if isinstance(found, Broken):
-                broken.append(found)
+        for bundle in bundles():
+            if isinstance(bundle, Broken):
+                broken_records.append(bundle)
                 continue
-            people.add(found)
-            if owner is None or found.owner == owner:
-                count.add(found)
+            people.add(bundle)
+            if owner is None or bundle.owner == owner:
+                count.add(bundle)
     except BadSource as e:
         raise CommandFailed(printable(str(e))) from e
     names = list(people.owners)
-    listed = printable(", ".join(names[:OWNERS])) + (", ..." if len(names) > OWNERS else "")
+    owner_names = printable(", ".join(names[:OWNERS])) + (", ..." if len(names) > OWNERS else "")
     if owner is None and len(names) > 1:
         raise CommandFailed(
-            f"{source} holds what {len(names)} people said: {listed}. Choose one with --owner; "
-            "import each into a separate memory (--user)."
+            f"{source} holds what {len(names)} people said: {owner_names}. Choose one with "
+            "--owner; import each into a separate memory (--user)."
         )
     if owner is not None and owner not in people.owners:
         raise CommandFailed(
-            f"{source} holds nothing of the owner {owner!r}. It names: {listed or 'nobody'}."
+            f"{source} holds nothing of the owner {owner!r}. It names: {owner_names or 'nobody'}."
         )
     if not count.messages + count.passages + count.blocks:
-        why = printable(f" {broken[0].place}: {broken[0].reason}.") if broken else ""
+        why = (
+            printable(f" {broken_records[0].place}: {broken_records[0].reason}.")
+            if broken_records
+            else ""
+        )
         raise CommandFailed(f"{source} holds nothing that can be imported.{why}")
-    return count, broken
+    return count, broken_records
 
 
 def _of_owner(bundles: Bundles, owner: str | None) -> Iterator[Bundle]:
     from memory.formats.files import Broken
 
-    for found in bundles():
-        if not isinstance(found, Broken) and (owner is None or found.owner == owner):
-            yield found
+    for bundle in bundles():
+        if not isinstance(bundle, Broken) and (owner is None or bundle.owner == owner):
+            yield bundle
 
 
 def _report_counts(count: BundleCount) -> dict[str, Any]:
@@ -256,21 +260,21 @@ def _report_counts(count: BundleCount) -> dict[str, Any]:
 
 def _tell(
     report: dict[str, Any],
-    broken: list[Broken],
+    broken_records: list[Broken],
     as_json: bool,
     outcome: Outcome | None = None,
 ) -> None:
     """Print the report; what was left out goes to standard error, with its place."""
     if as_json:
-        told = [{"place": b.place, "reason": b.reason} for b in broken[:100]]
-        print_json({**report, "left_out": len(broken), "reasons": told})
+        reasons = [{"place": b.place, "reason": b.reason} for b in broken_records[:100]]
+        print_json({**report, "left_out": len(broken_records), "reasons": reasons})
         return
     if outcome is None:
         counts = [f"{n} {kind}" for kind, n in report.items() if isinstance(n, int)]
         click.echo(f"It holds {', '.join(counts)}.")
     else:
         click.echo(outcome.summary())
-    if broken:
-        click.echo(f"Left out: {len(broken)}.", err=True)
-    for one in broken[:LEFT_OUT]:
-        click.echo(printable(f"  {one.place}: {one.reason}"), err=True)
+    if broken_records:
+        click.echo(f"Left out: {len(broken_records)}.", err=True)
+    for record in broken_records[:LEFT_OUT]:
+        click.echo(printable(f"  {record.place}: {record.reason}"), err=True)

@@ -52,15 +52,15 @@ SECRETLY = {WORK: "Mara works as a beekeeper.", DOG: "Mara's dog is called Biscu
 class TurnResult:
     """What came of a turn. memory: the texts that are kept after it. error: why none came.
 
-    calls: names of the memory tools that were called; refused: how many of them failed. helped: the
-    fact was put into the memory by the trial, since the model had not saved it.
+    calls: names of the memory tools that were called; refused_calls: how many of them failed.
+    helped: the fact was put into the memory by the trial, since the model had not saved it.
     """
 
     answer: str = ""
     memory: Sequence[str] = ()
     calls: list[str] = field(default_factory=list)
-    refused: int = 0
-    added: int = 0
+    refused_calls: int = 0
+    added_texts: int = 0
     offered: bool = True
     tokens_in: int = 0
     tokens_out: int = 0
@@ -72,12 +72,12 @@ class TurnResult:
 class Score:
     """How many of how many."""
 
-    right: int
-    asked: int
+    correct: int
+    total: int
 
     @property
     def whole(self) -> bool:
-        return self.right == self.asked
+        return self.correct == self.total
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,9 @@ class Verdict:
     corrects: bool
     forgets: bool
     junk: int
-    refused: int
+    refused_calls: int
     calls: int
-    failed: int
+    failed_turns: int
     takes_tools: bool
     settings: Mapping[str, tuple[str, str]]
 
@@ -109,7 +109,7 @@ def succeeds(turn: ScriptedTurn, result: TurnResult) -> bool:
     if result.error:
         return False
     if turn.idle:
-        return not result.added
+        return not result.added_texts
     return (
         (not turn.saves or has(turn.saves, result.memory))
         and (not turn.finds or has(turn.finds, [result.answer]))
@@ -123,20 +123,24 @@ def judge(results: Sequence[TurnResult]) -> Verdict:
     A fact is corrected if the memory no longer holds the old one by itself, and forgotten if the
     memory holds nothing of it.
     """
-    right = [succeeds(turn, result) for turn, result in zip(SCRIPT, results, strict=True)]
-    saves = Score(sum(right[i] for i in SAVING), len(SAVING))
-    finds = Score(sum(right[i] for i in FINDING), len(FINDING))
-    corrected, forgotten = (results[group[0]] for group in (CORRECTING, FORGETTING))
-    stale = [text for text in corrected.memory if has(DOG, [text]) and not has(NEW_DOG, [text])]
-    junk = sum(r.added for t, r in zip(SCRIPT, results, strict=True) if t.idle)
-    calls, refused = (
-        sum(n) for n in zip(*((len(r.calls), r.refused) for r in results), strict=True)
+    successes = [succeeds(turn, result) for turn, result in zip(SCRIPT, results, strict=True)]
+    saves = Score(sum(successes[i] for i in SAVING), len(SAVING))
+    finds = Score(sum(successes[i] for i in FINDING), len(FINDING))
+    correction_result, forget_result = (results[group[0]] for group in (CORRECTING, FORGETTING))
+    stale_texts = [
+        text for text in correction_result.memory if has(DOG, [text]) and not has(NEW_DOG, [text])
+    ]
+    junk = sum(r.added_texts for t, r in zip(SCRIPT, results, strict=True) if t.idle)
+    calls, refused_calls = (
+        sum(n) for n in zip(*((len(r.calls), r.refused_calls) for r in results), strict=True)
     )
-    answered = [r for r in results if not r.error]
-    takes_tools = bool(answered) and any(r.offered for r in answered[len(answered) // 2 :])
-    tools = _tools(takes_tools, calls, refused, junk)
-    corrects = all(right[i] for i in CORRECTING) and not stale
-    forgets = all(right[i] for i in FORGETTING) and not has(AVOIDED, forgotten.memory)
+    answered_turns = [r for r in results if not r.error]
+    takes_tools = bool(answered_turns) and any(
+        r.offered for r in answered_turns[len(answered_turns) // 2 :]
+    )
+    tools = _tools(takes_tools, calls, refused_calls, junk)
+    corrects = all(successes[i] for i in CORRECTING) and not stale_texts
+    forgets = all(successes[i] for i in FORGETTING) and not has(AVOIDED, forget_result.memory)
     extract, recall = _extract(saves, corrects=corrects, forgets=forgets), _recall(finds)
     if tools[0] != "always":  # without tools it can do nothing by itself
         extract, recall = ("always", extract[1]), ("always", recall[1])
@@ -146,9 +150,9 @@ def judge(results: Sequence[TurnResult]) -> Verdict:
         corrects=corrects,
         forgets=forgets,
         junk=junk,
-        refused=refused,
+        refused_calls=refused_calls,
         calls=calls,
-        failed=len(results) - len(answered),
+        failed_turns=len(results) - len(answered_turns),
         takes_tools=takes_tools,
         settings={"memory.tools": tools, "memory.extract": extract, "memory.recall": recall},
     )
@@ -157,11 +161,11 @@ def judge(results: Sequence[TurnResult]) -> Verdict:
 Advice = tuple[str, str]
 
 
-def _tools(takes_tools: bool, calls: int, refused: int, junk: int) -> Advice:
+def _tools(takes_tools: bool, calls: int, refused_calls: int, junk: int) -> Advice:
     if not takes_tools:
         return "never", "the server refuses requests with tools"
-    if 2 * refused > calls > 0:
-        return "never", f"{refused} of {calls} calls were wrong"
+    if 2 * refused_calls > calls > 0:
+        return "never", f"{refused_calls} of {calls} calls were wrong"
     if junk > 2:
         return "never", f"{junk} texts were saved from small talk"
     if not calls:
@@ -171,7 +175,7 @@ def _tools(takes_tools: bool, calls: int, refused: int, junk: int) -> Advice:
 
 def _extract(saves: Score, *, corrects: bool, forgets: bool) -> Advice:
     why = (
-        f"it saved {saves.right} of {saves.asked} facts, "
+        f"it saved {saves.correct} of {saves.total} facts, "
         f"{'corrected' if corrects else 'did not correct'} and "
         f"{'forgot' if forgets else 'did not forget'} by itself"
     )
@@ -179,7 +183,7 @@ def _extract(saves: Score, *, corrects: bool, forgets: bool) -> Advice:
 
 
 def _recall(finds: Score) -> Advice:
-    why = f"it found {finds.right} of {finds.asked} facts by itself"
+    why = f"it found {finds.correct} of {finds.total} facts by itself"
     return ("tools" if finds.whole else "always"), why
 
 
@@ -187,15 +191,15 @@ def report_of(verdict: Verdict, results: Sequence[TurnResult]) -> dict[str, Any]
     """Return the report as JSON's values."""
     return {
         "object": "trial",
-        "saves": {"right": verdict.saves.right, "of": verdict.saves.asked},
-        "finds": {"right": verdict.finds.right, "of": verdict.finds.asked},
+        "saves": {"right": verdict.saves.correct, "of": verdict.saves.total},
+        "finds": {"right": verdict.finds.correct, "of": verdict.finds.total},
         "corrects": verdict.corrects,
         "forgets": verdict.forgets,
         "takes_tools": verdict.takes_tools,
         "calls": verdict.calls,
-        "calls_refused": verdict.refused,
+        "calls_refused": verdict.refused_calls,
         "junk": verdict.junk,
-        "turns_failed": verdict.failed,
+        "turns_failed": verdict.failed_turns,
         "tokens": {
             "input": sum(r.tokens_in for r in results),
             "output": sum(r.tokens_out for r in results),

@@ -95,8 +95,8 @@ def try_model(model: str, upstream: str | None, timeout: float, as_json: bool) -
 def _key(upstream: str | None) -> str | None:
     """Return the key of that server from the environment, None without one."""
     host = urlsplit(upstream or "").hostname or ""
-    theirs = host == "anthropic.com" or host.endswith(".anthropic.com")
-    return os.environ.get("ANTHROPIC_API_KEY" if theirs else "OPENAI_API_KEY")
+    is_anthropic = host == "anthropic.com" or host.endswith(".anthropic.com")
+    return os.environ.get("ANTHROPIC_API_KEY" if is_anthropic else "OPENAI_API_KEY")
 
 
 def _stop(*_: object) -> NoReturn:
@@ -171,8 +171,8 @@ class _Trial:
                 self._help()
             result = self._turn(turn, history)
             results.append(result)
-            mark = "yes" if succeeds(turn, result) else "no "
-            click.echo(f"{number + 1:2}/{len(SCRIPT)}  {mark}  {turn.says[:WIDTH]}", err=True)
+            verdict = "yes" if succeeds(turn, result) else "no "
+            click.echo(f"{number + 1:2}/{len(SCRIPT)}  {verdict}  {turn.says[:WIDTH]}", err=True)
             if all(r.error for r in results[-FAILURES:]) and len(results) >= FAILURES:
                 raise CommandFailed(
                     f"{self._how['model']} did not answer {FAILURES} turns in a row: "
@@ -205,15 +205,15 @@ class _Trial:
         import httpx
 
         history.append({"role": "user", "content": turn.says})
-        result, begun = TurnResult(), time.monotonic()
+        result, start_time = TurnResult(), time.monotonic()
         try:
             answer = self._ask(history)
             self._read(answer, result)
         except (httpx.HTTPError, ValueError, LookupError, TypeError, OverflowError) as e:
             result.error = str(e) or type(e).__name__
-        result.seconds = time.monotonic() - begun
+        result.seconds = time.monotonic() - start_time
         texts = self._texts()
-        result.added = max(len(set(texts) - set(self._memory)), 0)
+        result.added_texts = max(len(set(texts) - set(self._memory)), 0)
         result.memory = self._memory = texts
         history.append({"role": "assistant", "content": result.answer or "(no answer)"})
         return result
@@ -247,23 +247,23 @@ class _Trial:
         record = self._api.explain(answer.headers.get("x-memory-explain", "")) or {}
         calls = record.get("tools") or []
         result.calls = [str(call["name"]) for call in calls]
-        result.refused = sum(str(call.get("result")).startswith(REFUSED) for call in calls)
+        result.refused_calls = sum(str(call.get("result")).startswith(REFUSED) for call in calls)
         result.offered = bool((record.get("injected") or {}).get("tools"))
 
     def _texts(self) -> list[str]:
         """Return what is kept now: the lines of the blocks, and the passages."""
         blocks = self._person.call("GET", "blocks")["data"]
         lines = [line for b in blocks for line in b["value"].splitlines() if line.strip()]
-        found = self._api.pages(self._person.path("passages"), {"limit": 200})
-        return lines + [p["content"] for p in found]
+        passages = self._api.pages(self._person.path("passages"), {"limit": 200})
+        return lines + [p["content"] for p in passages]
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:
     """Return a member of an answer that must be an object. Raises TypeError."""
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, dict):
-        raise TypeError(f"the answer's {name} is no object: {found!r:.100}")
-    return found
+    member = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(member, dict):
+        raise TypeError(f"the answer's {name} is no object: {member!r:.100}")
+    return member
 
 
 def _tell(verdict: Verdict, results: list[TurnResult]) -> None:
@@ -271,20 +271,20 @@ def _tell(verdict: Verdict, results: list[TurnResult]) -> None:
         return "yes" if right else "no"
 
     tokens = sum(r.tokens_in for r in results), sum(r.tokens_out for r in results)
-    click.echo(f"saves     {verdict.saves.right} of {verdict.saves.asked} facts")
-    click.echo(f"finds     {verdict.finds.right} of {verdict.finds.asked} facts")
+    click.echo(f"saves     {verdict.saves.correct} of {verdict.saves.total} facts")
+    click.echo(f"finds     {verdict.finds.correct} of {verdict.finds.total} facts")
     click.echo(f"corrects  {word(verdict.corrects)}")
     click.echo(f"forgets   {word(verdict.forgets)}")
     click.echo(
-        f"calls     {verdict.calls}, {verdict.refused} of them refused; {verdict.junk} texts saved "
-        "from small talk"
+        f"calls     {verdict.calls}, {verdict.refused_calls} of them refused; "
+        f"{verdict.junk} texts saved from small talk"
     )
     click.echo(
         f"cost      {tokens[0]} tokens in, {tokens[1]} out, {sum(r.seconds for r in results):.1f} s"
     )
-    if verdict.failed:
+    if verdict.failed_turns:
         errors = [r.error for r in results if r.error]
-        click.echo(f"failed    {verdict.failed} turns, the last with: {errors[-1]}")
+        click.echo(f"failed    {verdict.failed_turns} turns, the last with: {errors[-1]}")
     click.echo("\nRecommended:")
     for name, (value, why) in verdict.settings.items():
         click.echo(f'  {name} = "{value}"    # {why}')

@@ -41,31 +41,31 @@ def check_upstream(name: str, settings: Settings) -> Finding:
     return _judge(name, settings, status, f"{at} answers {status}")
 
 
-def _judge(name: str, settings: Settings, status: int, told: str) -> Finding:
+def _judge(name: str, settings: Settings, status: int, message: str) -> Finding:
     """Say what the status means with which a provider answers."""
     from gateway.upstream.probe import ABSENT
 
     if status == PROXY_STATUS:
-        return Finding("upstream", "failed", f"{told}: {PROXY_STEP}")
+        return Finding("upstream", "failed", f"{message}: {PROXY_STEP}")
     if status in (401, 403) and settings.providers[name].api_key:
         return Finding(
-            "upstream", "failed", f"{told}: it refuses providers.{name}.api_key: correct it"
+            "upstream", "failed", f"{message}: it refuses providers.{name}.api_key: correct it"
         )
     if status == 401 and settings.mode != "own-key":
         return Finding(
             "upstream",
             "failed",
-            f"{told}: it needs a key, and clients send none in this mode: set "
+            f"{message}: it needs a key, and clients send none in this mode: set "
             f"providers.{name}.api_key",
         )
     if status in ABSENT:
         step = "check its base_url, which usually ends in /v1"
-        return Finding("upstream", "note", f"{told} to /models: {step}")
+        return Finding("upstream", "note", f"{message} to /models: {step}")
     if status == 401:
-        return Finding("upstream", "ok", f"{told}: it needs a key; none was sent")
+        return Finding("upstream", "ok", f"{message}: it needs a key; none was sent")
     if status >= 500:
-        return Finding("upstream", "note", f"{told}: look at that server's log")
-    return Finding("upstream", "ok", told)
+        return Finding("upstream", "note", f"{message}: look at that server's log")
+    return Finding("upstream", "ok", message)
 
 
 async def _ask_for_models(name: str, settings: Settings) -> tuple[int, str | None]:

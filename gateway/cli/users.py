@@ -61,16 +61,16 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
       mnemogate users list
     """
     with open_api(where, makes=False) as api:
-        found = list(api.pages("/users", {"limit": 200}))
+        users = list(api.pages("/users", {"limit": 200}))
     if as_json:
-        print_json(found)
+        print_json(users)
         return
-    for user in found:
+    for user in users:
         counts = ", ".join(
             f"{user[kind]} {kind}" for kind in ("blocks", "passages", "messages", "conversations")
         )
         click.echo(f"{user['id']}  {counts}, last seen {user['last_active_at'][:16]}")
-    if not found:
+    if not users:
         click.echo("There are no users yet.", err=True)
 
 
@@ -103,25 +103,25 @@ def move(
 
     settings = with_database(config)
     _require_empty_spill(settings)
-    asked = OwnerRename(
+    rename = OwnerRename(
         _secret(settings),
         (_from(settings, source, tenants["from_tenant"]), source),
         (_to(settings, tenants["to_tenant"]), _require_user(target)),
     )
-    if asked.source == asked.target:
+    if rename.source == rename.target:
         raise CommandFailed(
-            f"{source!r} of the tenant {asked.source[0]!r} is that user already. Choose another "
+            f"{source!r} of the tenant {rename.source[0]!r} is that user already. Choose another "
             "TO or --to-tenant."
         )
     try:
-        asyncio.run(_move(settings, asked))
+        asyncio.run(_move(settings, rename))
     except MemoryFault as e:
-        what = str(e)[:1].upper() + str(e)[1:]
+        message = str(e)[:1].upper() + str(e)[1:]
         how = "`mnemogate users merge FROM INTO` adds one memory to another."
-        raise CommandFailed(f"{what}. {how}") from e
-    ends = {"from": asked.source, "to": asked.target}
+        raise CommandFailed(f"{message}. {how}") from e
+    ends = {"from": rename.source, "to": rename.target}
     print_result(
-        f"the memory of {source} ({asked.source[0]}) now belongs to {target} ({asked.target[0]})",
+        f"the memory of {source} ({rename.source[0]}) now belongs to {target} ({rename.target[0]})",
         {end: {"tenant": tenant, "user": user} for end, (tenant, user) in ends.items()},
         as_json=as_json,
     )
@@ -158,8 +158,8 @@ def merge(
                 click.echo(line, err=True)
             question = f"Merge {source!r} into {target!r}? This cannot be undone"
             click.confirm(question, abort=True, err=True)
-        done = api.call("POST", path, json=body, **options)
-    print_result(f"the memory of {source} is now in that of {target}", done, as_json=as_json)
+        report = api.call("POST", path, json=body, **options)
+    print_result(f"the memory of {source} is now in that of {target}", report, as_json=as_json)
 
 
 def _describe_merge(plan: dict[str, Any]) -> Iterator[str]:
@@ -169,29 +169,32 @@ def _describe_merge(plan: dict[str, Any]) -> Iterator[str]:
     for agent, labels in plan["joined_blocks"].items():
         yield f"Blocks that both have are joined ({agent}): {', '.join(labels)}."
     for agent, names in plan["renamed_conversations"].items():
-        for old, new in names.items():
-            yield f"The conversation {printable(old)} ({agent}) is called {printable(new)} then."
+        for old_name, new_name in names.items():
+            yield (
+                f"The conversation {printable(old_name)} ({agent}) is called "
+                f"{printable(new_name)} then."
+            )
 
 
 def _require_empty_spill(settings: Settings) -> None:
     """Raise CommandFailed while turns wait in the recovery log."""
-    if (spill := settings.data / "spill.ndjson").exists() and spill.stat().st_size:
+    if (log_path := settings.data / "spill.ndjson").exists() and log_path.stat().st_size:
         raise CommandFailed(
-            f"{spill} has turns that are not stored yet. Start the gateway once to store "
+            f"{log_path} has turns that are not stored yet. Start the gateway once to store "
             "them, then retry."
         )
 
 
-async def _move(settings: Settings, asked: OwnerRename) -> None:
+async def _move(settings: Settings, rename: OwnerRename) -> None:
     from gateway.storage.responses import ResponseTable
     from memory import Database
     from memory.management.renaming import rename_user
 
-    db = Database(settings.database, secret=asked.secret)
+    db = Database(settings.database, secret=rename.secret)
     db.application_tables.append(ResponseTable(db))
     await db.open()
     try:
-        await rename_user(db, asked)
+        await rename_user(db, rename)
     finally:
         await db.close()
 
@@ -220,25 +223,25 @@ def _require_user(user: str) -> str:
 
 
 def _from(settings: Settings, user: str, tenant: str | None) -> str:
-    found = holders(settings, user)
-    if tenant is not None or len(found) == 1:
-        return tenant or found[0]
-    if not found:
+    tenants = holders(settings, user)
+    if tenant is not None or len(tenants) == 1:
+        return tenant or tenants[0]
+    if not tenants:
         raise CommandFailed(
             f"Nothing is stored about the user {user!r}, in any tenant. `mnemogate users` "
             "lists all users."
         )
     raise CommandFailed(
-        f"{len(found)} tenants have a user {user!r}: {', '.join(found[:10])}. Name one with "
+        f"{len(tenants)} tenants have a user {user!r}: {', '.join(tenants[:10])}. Name one with "
         "--from-tenant."
     )
 
 
 def _to(settings: Settings, tenant: str | None) -> str:
-    found = sorted(reachable(settings) or ())
-    if tenant is not None or len(found) == 1:
-        return tenant or found[0]
-    suffix = f": {', '.join(found[:10])}" if found else ", one for each own key"
+    tenants = sorted(reachable(settings) or ())
+    if tenant is not None or len(tenants) == 1:
+        return tenant or tenants[0]
+    suffix = f": {', '.join(tenants[:10])}" if tenants else ", one for each own key"
     raise CommandFailed(
         f"Requests here have more than one tenant{suffix}. Name one with --to-tenant."
     )

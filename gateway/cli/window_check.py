@@ -24,10 +24,10 @@ SMALL_TOKENS = 8192  # a conversation with memory and tools soon fills less
 
 @dataclass(slots=True)
 class WindowReport:
-    """Context windows of the models. told: reported by their servers, in tokens."""
+    """Context windows of the models. reported_windows: reported by their servers, in tokens."""
 
-    told: dict[str, int] = field(default_factory=dict)
-    unknown: set[str] = field(default_factory=set)
+    reported_windows: dict[str, int] = field(default_factory=dict)
+    unknown_windows: set[str] = field(default_factory=set)
 
 
 def check_windows(settings: Settings) -> Iterator[Finding]:
@@ -38,30 +38,36 @@ def check_windows(settings: Settings) -> Iterator[Finding]:
         report = asyncio.run(_examine(settings))
     except ConfigError:
         return  # the check of the upstream tells it
-    if report.unknown:
-        names = sorted(report.unknown)
+    if report.unknown_windows:
+        names = sorted(report.unknown_windows)
         yield Finding(
             "window",
             "note",
             f"unknown for {_join(names)}: long conversations are not summarised ahead; set "
             f'context_window in [models."{names[0]}"]',
         )
-    if small := {name: n for name, n in report.told.items() if n <= SMALL_TOKENS}:
+    if small_windows := {
+        name: n for name, n in report.reported_windows.items() if n <= SMALL_TOKENS
+    }:
         yield Finding(
             "window",
             "note",
-            f"{_join(f'{name}: {n:,} tokens' for name, n in small.items())}, as the server says, "
-            "is little: start the server with more (Ollama: OLLAMA_CONTEXT_LENGTH=32768)",
+            f"{_join(f'{name}: {n:,} tokens' for name, n in small_windows.items())}, as the server "
+            "says, is little: start the server with more (Ollama: OLLAMA_CONTEXT_LENGTH=32768)",
         )
-    fine = [f"{name}: {n:,} tokens" for name, n in report.told.items() if name not in small]
-    if fine or not (report.unknown or small):
+    fine = [
+        f"{name}: {n:,} tokens"
+        for name, n in report.reported_windows.items()
+        if name not in small_windows
+    ]
+    if fine or not (report.unknown_windows or small_windows):
         yield Finding("window", "ok", _join(fine) or "from the configuration and models.toml")
 
 
 def _join(parts: Iterator[str] | list[str]) -> str:
-    shown = list(parts)
-    rest = f" and {len(shown) - MAX_SHOWN} more" if len(shown) > MAX_SHOWN else ""
-    return ", ".join(shown[:MAX_SHOWN]) + rest
+    names_shown = list(parts)
+    more_count = f" and {len(names_shown) - MAX_SHOWN} more" if len(names_shown) > MAX_SHOWN else ""
+    return ", ".join(names_shown[:MAX_SHOWN]) + more_count
 
 
 async def _examine(settings: Settings) -> WindowReport:
@@ -97,19 +103,19 @@ async def _list_targets(
     settings: Settings, router: Router, probes: Mapping[str, WindowProbe]
 ) -> list[tuple[str, Target]]:
     """Return the targets by model; of a prefix and of `*`, those of models that a server lists."""
-    found = []
+    targets = []
     for entry, model in settings.models.items():
         names = [entry]
         if entry.endswith("*"):
             names = [
-                listed
+                listed_name
                 for target in router.targets_of(entry, model)
                 if target.asks
-                for listed in await _list_models(probes, target)
-                if listed.startswith(entry[:-1])
+                for listed_name in await _list_models(probes, target)
+                if listed_name.startswith(entry[:-1])
             ]
-        found += [(name, target) for name in names for target in router.targets_of(name, model)]
-    return found
+        targets += [(name, target) for name in names for target in router.targets_of(name, model)]
+    return targets
 
 
 async def _list_models(probes: Mapping[str, WindowProbe], target: Target) -> list[str]:
@@ -131,9 +137,9 @@ async def _examine_target(
         except (GatewayError, TimeoutError):
             tokens = None  # the check of the upstream tells that it does not answer
     if tokens is not None:
-        report.told[name] = min(tokens, report.told.get(name, tokens))
+        report.reported_windows[name] = min(tokens, report.reported_windows.get(name, tokens))
     elif target.window is None:
-        report.unknown.add(name)
+        report.unknown_windows.add(name)
 
 
 def _credential(target: Target) -> bytes | None:

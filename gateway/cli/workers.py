@@ -132,13 +132,13 @@ class WorkerProcesses:
     def _watch(self, environment: dict[str, str]) -> int:
         """Start what is to be started; return an exit code if it is of no use."""
         now = time.monotonic()
-        for i, child in enumerate(self._children):
+        for index, child in enumerate(self._children):
             if child is not None and (status := child.poll()) is not None:
-                self._children[i] = None
-                if (code := self._note_death(i, child.pid, status)) != 0:
+                self._children[index] = None
+                if (code := self._note_death(index, child.pid, status)) != 0:
                     return code
-            elif child is None and now >= self._due[i]:
-                self._children[i] = self._start(environment)
+            elif child is None and now >= self._due[index]:
+                self._children[index] = self._start(environment)
         if self._reloading:
             self._reloading = False
             if self._reread():
@@ -156,8 +156,10 @@ class WorkerProcesses:
         if status == 2:  # it has said why it cannot start
             return 2
         now = time.monotonic()
-        fresh = not self._deaths or now - self._deaths[-1] > RESTART_SECONDS
-        self._pause = BACK_OFF_SECONDS if fresh else min(2 * self._pause, MAX_BACK_OFF_SECONDS)
+        is_first_lately = not self._deaths or now - self._deaths[-1] > RESTART_SECONDS
+        self._pause = (
+            BACK_OFF_SECONDS if is_first_lately else min(2 * self._pause, MAX_BACK_OFF_SECONDS)
+        )
         self._deaths.append(now)
         if len(self._deaths) == RESTARTS and now - self._deaths[0] < RESTART_SECONDS:
             log.error("%d workers died within %g s: giving up", RESTARTS, RESTART_SECONDS)
@@ -181,11 +183,11 @@ class WorkerProcesses:
 
     def _end(self) -> None:
         """Drain the workers; a second signal does not wait."""
-        told, until = self._signals, time.monotonic() + self._drain_seconds + KILL_SECONDS
+        signals_seen, until = self._signals, time.monotonic() + self._drain_seconds + KILL_SECONDS
         self._send(signal.SIGTERM)
         while self._list_running() and time.monotonic() < until:
-            if self._signals > max(told, 1):
-                told = self._signals
+            if self._signals > max(signals_seen, 1):
+                signals_seen = self._signals
                 self._send(signal.SIGTERM)
             time.sleep(POLL_SECONDS / 2)
         for child in filter(None, self._children):

@@ -91,7 +91,7 @@ async def _messages(call: LettaCall, agent: Agent) -> list[Json]:
                 call.memory, conversation, after, PAGE, newest=False
             )
         )
-        for row in (row for turn in turns for row in turn.said):
+        for row in (row for turn in turns for row in turn.messages):
             message = management.conversations.read_message(row, screen)
             if message.get("role") in SPOKEN:
                 message_item = {"role": message["role"], "content": message.get("content") or ""}

@@ -113,7 +113,7 @@ def items_of(call: LettaCall, turn: Exchange) -> list[Json]:
     turn_items = TurnOfItems(turn.key, None, iso(turn.at) or "")
     out: list[Json] = []
     answer: Json | None = None
-    for number, row in enumerate(turn.said):
+    for number, row in enumerate(turn.messages):
         message = management.conversations.read_message(row, screen)
         if message.get("role") == "assistant":
             answer = message

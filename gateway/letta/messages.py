@@ -214,16 +214,16 @@ async def _answer(
     """Run the turn, by the path of a chat completion that calls the agent."""
     gateway, streams = call.gateway, letta_format.items.options.stream
     known_call = KnownCall(call.principal, called_agent)
-    path = MemoryPath(letta_format, known=known_call)
+    path = MemoryPath(letta_format, known_call=known_call)
     request = await read_turn_input(gateway, inner_request.scope, inner_request.receive, path)
     request = await link_response(gateway, request)
     forward = dispatcher_of(gateway, request)
-    forward.dropped = [*request.dropped, *listable(call.dropped_members)]
+    forward.dropped = [*request.dropped_members, *listable(call.dropped_members)]
 
     async def begin() -> ResponseProducer:
         await turn.begin()
         letta_format.take_again(unanswered=turn.repeats_unanswered)
-        producer: ResponseProducer = PlainAnswer(request, forward, None)
+        producer: ResponseProducer = PlainAnswer(gateway, request, forward)
         if request.uses_memory:
             producer = await begin_turn(gateway, request, forward, serve)
             if isinstance(producer, TurnProducer):
@@ -246,7 +246,7 @@ class PlainAnswer(DegradedProducer):
         return [
             (b"x-memory-status", b"off"),
             (b"x-memory-reason", reason.encode()),
-            *self._forward.target_headers(self._request.started),
+            *self._forward.target_headers(self._request.started_at),
         ]
 
 

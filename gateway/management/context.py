@@ -60,9 +60,8 @@ PAGE_CHARACTERS = 4 << 20  # of a page; encoding them takes the event loop some 
 MIB = 1 << 20
 JSON_MIB = 8  # limit of a request about one object
 STORE_OPTIONAL = "store_optional"  # option of a route that has something to show without the store
-PROVES_TENANT = (
-    "proves_tenant"  # option of a route that asks an upstream about a tenant not seen yet
-)
+# Option of a route that asks an upstream about a tenant not seen yet.
+PROVES_TENANT = "proves_tenant"
 EVERY = "*"  # ?tenant=* of an admin key: every tenant
 PageLimit = Annotated[int, QueryParameter(ge=1, le=200, description="entries a page")]
 Cursor = Annotated[str | None, QueryParameter(description="the next_cursor of the page before")]

@@ -108,7 +108,7 @@ class LocalCooldowns:
         )
 
     async def find(self, names: Sequence[str]) -> dict[str, Cooldown]:
-        if not self.records.held:
+        if not self.records.byte_count:
             return {}
         now = self._clock()
         records_by_name = {

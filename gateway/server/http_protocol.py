@@ -95,9 +95,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._size = self._piece_bytes = 0  # bytes of the head (upper bound); of the last piece
         self._later = 0  # bytes of the head after its first piece
         self._trailers = 0  # bytes of the trailers so far
-        self._framing_bytes = (
-            0  # bytes around the body's pieces, of trailers and extensions of chunks
-        )
+        # Bytes around the body's pieces, of trailers and extensions of chunks.
+        self._framing_bytes = 0
         self._fault: GatewayError | None = None
         self._until: float | None = None
         self._watch: asyncio.TimerHandle | None = None

@@ -44,7 +44,7 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
         "memory_ready": float(gateway.memory.ready),
         "usage_records_dropped": gateway.usage.dropped_records,
         "unwritten_turns": gateway.memory.spill.held_records,
-        "turns_dropped": gateway.memory.spill.lost,
+        "turns_dropped": gateway.memory.spill.lost_records,
     }
     states = {name: not entry.state for name, entry in gateway.toolbox.entries.items()}
     gateway.metrics.tools.set_states(states)

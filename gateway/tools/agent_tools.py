@@ -141,8 +141,8 @@ class AgentTools:
         turn = self._turn
         self._memory.policy.screen.check("text", text)
         to = InboxAddress(turn.principal.tenant, self._owner_of(agent), agent.name)
-        new = NewInboxMessage(to, turn.agent.name, text, turn.user)
-        await management.inbox.put_message(self._memory, new)
+        message = NewInboxMessage(to, turn.agent.name, text, turn.user)
+        await management.inbox.put_message(self._memory, message)
         return ToolOutput(f"The message waits for {agent.name}, which reads it in its next turn.")
 
     async def _ask(self, agent: Agent, text: str) -> ToolOutput:
@@ -168,9 +168,9 @@ class AgentTools:
             turn.project,
         )
         async with self._locks[agent.name]:  # turns of one conversation follow each other
-            started = asyncio.get_running_loop().time()
+            start_time = asyncio.get_running_loop().time()
             answer = await turn.run(call)
-        seconds = asyncio.get_running_loop().time() - started
+        seconds = asyncio.get_running_loop().time() - start_time
         return self._read_answer(agent, answer, round(seconds * 1000, 2))
 
     def _refuse(self, agent: Agent) -> str:

@@ -19,42 +19,46 @@ RENEW_SECONDS = ALIVE_SECONDS / 3
 NOT_POSSIBLE = "Error: this call needs a person's approval, and cannot be asked for right now."
 
 
-async def wait_for_decision(memory: Memory, wanted: ApprovalRequest) -> StoredApproval:
+async def wait_for_decision(memory: Memory, question: ApprovalRequest) -> StoredApproval:
     """Ask for a decision and return it, or what ended the wait.
 
     Being cancelled ends the wait as well: nobody decides on a call of a client that left. Raises
     MemoryFault if the store cannot take the question.
     """
-    asked = await management.approvals.ask_person(memory, wanted)
-    until = time.monotonic() + wanted.seconds
+    approval = await management.approvals.ask_person(memory, question)
+    until = time.monotonic() + question.seconds
     try:
-        decided = await _look_until(memory, asked, until)
+        decision = await _look_until(memory, approval, until)
     except asyncio.CancelledError:
-        ending = asyncio.ensure_future(management.approvals.end_wait(memory, asked.id, "cancelled"))
+        ending = asyncio.ensure_future(
+            management.approvals.end_wait(memory, approval.id, "cancelled")
+        )
         ending.add_done_callback(_log_failure)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(asyncio.wait([ending], timeout=1))
         raise
-    if decided is not None:
-        return decided
-    return await management.approvals.end_wait(memory, asked.id, "expired")
+    if decision is not None:
+        return decision
+    return await management.approvals.end_wait(memory, approval.id, "expired")
 
 
-async def _look_until(memory: Memory, asked: StoredApproval, until: float) -> StoredApproval | None:
+async def _look_until(
+    memory: Memory, approval: StoredApproval, until: float
+) -> StoredApproval | None:
     """Return the decision; None if there is none by then."""
-    renewed = time.monotonic()
-    while (left := until - time.monotonic()) > 0:
-        await asyncio.sleep(min(LOOK_SECONDS, left))
+    renewed_at = time.monotonic()
+    while (seconds_left := until - time.monotonic()) > 0:
+        await asyncio.sleep(min(LOOK_SECONDS, seconds_left))
         try:
-            row = await management.approvals.find_approval(memory, asked.id)
+            row = await management.approvals.find_approval(memory, approval.id)
             if row.status != "pending":
                 return row
-            if time.monotonic() - renewed > RENEW_SECONDS:
-                await management.approvals.renew_wait(memory, asked.id)
-                renewed = time.monotonic()
+            if time.monotonic() - renewed_at > RENEW_SECONDS:
+                await management.approvals.renew_wait(memory, approval.id)
+                renewed_at = time.monotonic()
         except MemoryFault as e:
             # The store may be back before the time is over.
-            log.warning("cannot look for a decision on %s: %s", asked.id, e)
+            log.warning("cannot look for a decision on %s: %s", approval.id, e)
     return None
 
 
@@ -71,23 +75,23 @@ class CallApprovals:
     wanted: what all its questions share. until: the loop's time by which the turn ends.
     """
 
-    def __init__(self, memory: Memory, wanted: ApprovalRequest, until: float) -> None:
-        self._memory, self._wanted, self._until = memory, wanted, until
+    def __init__(self, memory: Memory, question: ApprovalRequest, until: float) -> None:
+        self._memory, self._question, self._until = memory, question, until
 
     async def ask(self, call: AdmittedCall) -> AskedApproval:
         """Wait for a decision on a call."""
-        left = self._until - asyncio.get_running_loop().time()
-        seconds = max(0.0, min(self._wanted.seconds, left))
-        shown, _ = self._memory.policy.screen.mask(call.run.arguments)
+        seconds_left = self._until - asyncio.get_running_loop().time()
+        seconds = max(0.0, min(self._question.seconds, seconds_left))
+        masked_arguments, _ = self._memory.policy.screen.mask(call.run.arguments)
         question = msgspec.structs.replace(
-            self._wanted, tool=call.name, arguments=shown, seconds=seconds
+            self._question, tool=call.name, arguments=masked_arguments, seconds=seconds
         )
         try:
-            decided = await wait_for_decision(self._memory, question)
+            decision = await wait_for_decision(self._memory, question)
         except MemoryFault as e:
             log.warning("a person could not be asked about %s: %s", call.name, e)
             return AskedApproval("", NOT_POSSIBLE)
-        return AskedApproval(decided.id, refusal_of(decided, self._wanted.seconds))
+        return AskedApproval(decision.id, refusal_of(decision, self._question.seconds))
 
 
 def _log_failure(ending: asyncio.Future[StoredApproval]) -> None:

@@ -30,11 +30,11 @@ class LimitedOutput:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
-        self.pieces: list[str] = []
+        self.parts: list[str] = []
 
     def write(self, text: str) -> int:
         if self.size < self.limit:
-            self.pieces.append(text[: self.limit - self.size])
+            self.parts.append(text[: self.limit - self.size])
         self.size += len(text)
         return len(text)
 
@@ -45,17 +45,17 @@ class LimitedOutput:
         return False
 
     def show(self) -> str:
-        printed = "".join(self.pieces)
+        text = "".join(self.parts)
         if self.size <= self.limit:
-            return printed
-        return f"{printed}\n[{self.size - self.limit:,} more characters were printed]"
+            return text
+        return f"{text}\n[{self.size - self.limit:,} more characters were printed]"
 
 
 def limit_resources(limits: dict[str, Any]) -> None:
     """Lower what this process and its children may use, for good."""
     memory = (limits["memory_mib"] + BASE_MIB) << 20
     cpu = int(limits["seconds"]) + 1
-    for kind, most in (
+    for kind, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CPU, cpu),
@@ -63,7 +63,7 @@ def limit_resources(limits: dict[str, Any]) -> None:
         (resource.RLIMIT_NOFILE, MAX_FILES),
         (resource.RLIMIT_NPROC, MAX_PROCESSES),
     ):
-        resource.setrlimit(kind, (most, most))
+        resource.setrlimit(kind, (limit, limit))
     sys.setrecursionlimit(limits["recursion"] + 100)
 
 
@@ -71,9 +71,9 @@ def take_pipes() -> tuple[Any, Any]:
     """Return the pipes to the gateway, and leave none of them where a program looks."""
     incoming = os.fdopen(os.dup(0), "r", encoding="utf-8", newline="\n")
     outgoing = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n", errors="replace")
-    nothing = os.open("/dev/null", os.O_RDWR)
+    null_device = os.open("/dev/null", os.O_RDWR)
     for number in (0, 1, 2):
-        os.dup2(nothing, number)
+        os.dup2(null_device, number)
     return incoming, outgoing
 
 
@@ -107,10 +107,10 @@ def split_code(source: str, expression: str) -> tuple[ast.Module, ast.Expression
     module = ast.parse(source, "<source>")
     if expression:
         return module, ast.parse(expression, "<call>", "eval")
-    last = module.body[-1] if module.body else None
-    if isinstance(last, ast.Expr):
+    last_statement = module.body[-1] if module.body else None
+    if isinstance(last_statement, ast.Expr):
         module.body.pop()
-        return module, ast.Expression(last.value)
+        return module, ast.Expression(last_statement.value)
     return module, None
 
 
@@ -166,8 +166,8 @@ def main() -> None:
     incoming, outgoing = take_pipes()
     job = json.loads(incoming.readline())
     limits = job["limits"]
-    printed = LimitedOutput(limits["print_characters"])
-    sys.stdout = sys.stderr = printed
+    output = LimitedOutput(limits["print_characters"])
+    sys.stdout = sys.stderr = output
     limit_resources(limits)
     names: dict[str, Any] = {"__name__": "__main__", **job["inputs"]}
     for name in job["functions"]:
@@ -179,7 +179,7 @@ def main() -> None:
         answer["result"] = [mend(part) for part in run_program(job, names)]
     except BaseException as e:  # also SystemExit, which is no result
         answer["error"] = describe(e)
-    answer["printed"] = mend(printed.show())
+    answer["printed"] = mend(output.show())
     outgoing.write(json.dumps(answer) + "\n")
     outgoing.flush()
     # Threads and children of the program are not waited for.

@@ -87,7 +87,7 @@ class BubblewrapSandbox:
 
     def __init__(self, workers: int = 2) -> None:
         self._slots = asyncio.Semaphore(workers)
-        self._running: set[asyncio.subprocess.Process] = set()
+        self._processes: set[asyncio.subprocess.Process] = set()
         self._probing = asyncio.Lock()
         self._problem: str | None = None  # None: not probed yet
         self._command: list[str] = []
@@ -120,7 +120,7 @@ class BubblewrapSandbox:
 
     async def close(self) -> None:
         """End what still runs."""
-        for process in list(self._running):
+        for process in list(self._processes):
             await _end(process)
 
     def _prepare(self) -> None:
@@ -174,11 +174,11 @@ class BubblewrapSandbox:
                 start_new_session=True,
                 limit=LINE_BYTES,
             )
-            self._running.add(process)
+            self._processes.add(process)
             try:
                 return await _BubblewrapRun(process, program, limits, self._runtime).finish()
             finally:
-                self._running.discard(process)
+                self._processes.discard(process)
                 await asyncio.shield(asyncio.ensure_future(_end(process)))
 
 
@@ -203,7 +203,7 @@ class _BubblewrapRun:
         """Return what the child gave."""
         program, limits = self._program, self._limits
         loop = asyncio.get_running_loop()
-        left = limits.seconds + SPARE_SECONDS
+        seconds_left = limits.seconds + SPARE_SECONDS
         try:
             self._write(
                 {
@@ -217,11 +217,11 @@ class _BubblewrapRun:
                 }
             )
             while True:
-                begun = loop.time()
-                async with asyncio.timeout(max(0.0, left)):
+                start_time = loop.time()
+                async with asyncio.timeout(max(0.0, seconds_left)):
                     answer = await self._read()
                 # Time that functions of the gateway take is not the program's.
-                left -= loop.time() - begun
+                seconds_left -= loop.time() - start_time
                 if answer is None:
                     return await self._say_end()
                 if "call" not in answer:
@@ -269,20 +269,20 @@ class _BubblewrapRun:
             return {"error": str(e)[:1000]}
 
     def _read_end(self, answer: Mapping[str, Any]) -> SandboxOutcome:
-        printed = answer.get("printed")
-        printed = printed[:RESULT_CHARACTERS] if isinstance(printed, str) else ""
+        output = answer.get("printed")
+        output = output[:RESULT_CHARACTERS] if isinstance(output, str) else ""
         error = answer.get("error")
         if not isinstance(error, dict):
-            return read_result(answer.get("result"), self._program.name, printed)
+            return read_result(answer.get("result"), self._program.name, output)
         kind, message = str(error.get("type", "")), str(error.get("message", ""))
         line = error.get("line")
         if kind == "MemoryError":
             return fail(
                 f"{self._program.name} needed more than {self._limits.memory_mib} MiB of memory",
-                printed,
+                output,
             )
         where = line if isinstance(line, int) else 0
-        return fail(say_exception(kind, message, where), printed)
+        return fail(say_exception(kind, message, where), output)
 
     async def _say_end(self) -> SandboxOutcome:
         """Return why there is no answer."""
@@ -302,8 +302,8 @@ class _BubblewrapRun:
             return ""
         with suppress(TimeoutError):
             async with asyncio.timeout(0.2):
-                said = (await self._process.stderr.read(2000)).decode("utf-8", "replace")
-                lines = [line for line in said.splitlines() if line.startswith("bwrap:")]
+                complaint = (await self._process.stderr.read(2000)).decode("utf-8", "replace")
+                lines = [line for line in complaint.splitlines() if line.startswith("bwrap:")]
                 return f" ({lines[0][:200]})" if lines else ""
         return ""
 
@@ -356,14 +356,14 @@ def _find_unused_uid() -> int:
 
 def _find_interpreter(uid: int | None) -> Path:
     """Return an interpreter that this user may run. Raises BubblewrapMissing."""
-    own = Path(getattr(sys, "_base_executable", "") or sys.executable)
-    for candidate in (own, *map(Path, INTERPRETERS)):
+    own_interpreter = Path(getattr(sys, "_base_executable", "") or sys.executable)
+    for candidate in (own_interpreter, *map(Path, INTERPRETERS)):
         if candidate.exists():
             path = candidate.resolve()
             if uid is None or _is_open_to_all(path):
                 return path
     raise BubblewrapMissing(
-        f"the gateway runs as root, and other users cannot read its interpreter ({own})"
+        f"the gateway runs as root, and other users cannot read its interpreter ({own_interpreter})"
     )
 
 

@@ -56,8 +56,8 @@ class ToolChain:
 
     def _chain_after(self, runs: TurnRuns) -> RuleChain:
         chain = RuleChain(self._rules, self._policy)
-        for finished in runs.rounds:
-            chain.finish_round([run for run in finished if run.name not in self._ungoverned])
+        for finished_round in runs.rounds:
+            chain.finish_round([run for run in finished_round if run.name not in self._ungoverned])
         return chain
 
 

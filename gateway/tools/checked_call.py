@@ -55,15 +55,15 @@ class AdmittedCall(msgspec.Struct):
 class CallChecker:
     """Checks the calls of one request. granted: by name. limit: calls of the user's turn."""
 
-    def __init__(self, granted: Mapping[str, RegisteredTool], limit: int) -> None:
-        self._granted, self._limit = granted, limit
+    def __init__(self, tools: Mapping[str, RegisteredTool], limit: int) -> None:
+        self._tools, self._limit = tools, limit
         self._count: int | None = None
-        self._alike: Counter[tuple[str, str]] = Counter()
+        self._counts_by_call: Counter[tuple[str, str]] = Counter()
 
     def begin_reply(self, before: TurnRuns) -> None:
         """Count anew which calls were made. before: what ran in the user's turn before it."""
         earlier = [run for runs in before.rounds for run in runs]
-        self._alike = Counter((run.name, run.digest) for run in earlier)
+        self._counts_by_call = Counter((run.name, run.digest) for run in earlier)
         if self._count is None:  # those of earlier requests, and of a request that broke off
             self._count = sum(run.name not in MEMORY_TOOL_NAMES for run in earlier)
 
@@ -72,28 +72,28 @@ class CallChecker:
         name, arguments = call.name, parse_arguments(call)
         if name == TOOL_CALL:
             name, arguments = self._unwrap(arguments)
-        tool = self._granted.get(name)
+        tool = self._tools.get(name)
         if tool is None and name not in OWN_TOOLS:
             raise RefusedCall(NO_LONGER_AVAILABLE.format(name))
         digest = hashlib.sha256(_canonical(arguments)).hexdigest()
-        coerced = _coerce(tool, name, arguments)
-        if isinstance(coerced, str):
-            raise RefusedCall(f"Error: {coerced}.")
+        coerced_arguments = _coerce(tool, name, arguments)
+        if isinstance(coerced_arguments, str):
+            raise RefusedCall(f"Error: {coerced_arguments}.")
         self._count_call(name, digest)
         effect: Effect = "read" if tool is None else tool.tool.effect
         # What `tool_call` calls is recorded and asked about as a call of that tool.
-        written = call.arguments if name == call.name else _canonical(arguments).decode()
+        argument_text = call.arguments if name == call.name else _canonical(arguments).decode()
         run = StartedRun(
             place,
             "" if tool is None else tool.entry.name,
             name,
             0 if tool is None else tool.tool.version,
             effect,
-            written,
+            argument_text,
             digest,
             tool is not None and (tool.tool.idempotent or tool.entry.settings.idempotent),
         )
-        return AdmittedCall(run, tool, coerced)
+        return AdmittedCall(run, tool, coerced_arguments)
 
     def _count_call(self, name: str, digest: str) -> None:
         """Count a call. Raises RefusedCall for one too many."""
@@ -103,36 +103,37 @@ class CallChecker:
                 f"Error: {self._limit} calls of tools were made in this turn, which is the most. "
                 "Answer with what you have."
             )
-        alike = (name, digest[:DIGEST_CHARACTERS])
-        if self._alike[alike] >= MOST_ALIKE:
+        call_key = (name, digest[:DIGEST_CHARACTERS])
+        if self._counts_by_call[call_key] >= MOST_ALIKE:
             raise RefusedCall(
                 f"Error: {name} was already called twice with these arguments in this turn; use "
                 "that result."
             )
         self._count = count + 1
-        self._alike[alike] += 1
+        self._counts_by_call[call_key] += 1
 
     def _unwrap(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the tool that `tool_call` calls. Raises RefusedCall."""
-        name, inner = arguments.get("name"), arguments.get("arguments", {})
-        if isinstance(inner, str):
-            inner = parse_arguments(ToolCall("", TOOL_CALL, inner))
-        if not isinstance(name, str) or name not in self._granted:
-            nearest = difflib.get_close_matches(str(name)[:64], self._granted, NEAREST, 0.0)
+        name, inner_arguments = arguments.get("name"), arguments.get("arguments", {})
+        if isinstance(inner_arguments, str):
+            inner_arguments = parse_arguments(ToolCall("", TOOL_CALL, inner_arguments))
+        if not isinstance(name, str) or name not in self._tools:
+            nearest_names = difflib.get_close_matches(str(name)[:64], self._tools, NEAREST, 0.0)
             raise RefusedCall(
-                f"Error: there is no tool {quote(name)}. The nearest are: {', '.join(nearest)}."
+                f"Error: there is no tool {quote(name)}. The nearest are: "
+                f"{', '.join(nearest_names)}."
             )
-        if not isinstance(inner, dict):
-            raise RefusedCall(f"Error: arguments must be an object, got {quote(inner)}.")
-        return name, inner
+        if not isinstance(inner_arguments, dict):
+            raise RefusedCall(f"Error: arguments must be an object, got {quote(inner_arguments)}.")
+        return name, inner_arguments
 
 
 def called_name(name: str, arguments: str) -> str:
     """Return the tool that a call stands for: `tool_call` names another."""
     if name != TOOL_CALL:
         return name
-    inner = object_or_empty(arguments.encode("utf-8", "replace")).get("name")
-    return inner if isinstance(inner, str) else name
+    name_member = object_or_empty(arguments.encode("utf-8", "replace")).get("name")
+    return name_member if isinstance(name_member, str) else name
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:

@@ -82,10 +82,10 @@ def list_arguments(properties: Schema) -> str:
     if not properties:
         return "This tool takes no arguments"
     names = list(properties)
-    shown = [f"{name} ({_short_noun(properties[name])})" for name in names[:LISTED_NAMES]]
+    descriptions = [f"{name} ({_short_noun(properties[name])})" for name in names[:LISTED_NAMES]]
     if len(names) > LISTED_NAMES:
-        shown.append(f"and {len(names) - LISTED_NAMES} more")
-    return f"The arguments are: {', '.join(shown)}"
+        descriptions.append(f"and {len(names) - LISTED_NAMES} more")
+    return f"The arguments are: {', '.join(descriptions)}"
 
 
 def quote(value: Any) -> str:
@@ -181,8 +181,8 @@ def _coerce_list(schema: Schema, value: Any, path: str, depth: int) -> list[Any]
     items = value if isinstance(value, list) else _from_text(value, list)
     if items is None:
         raise _mismatch(schema, value, path)
-    of_each = schema.get("items")
-    return [_coerce(of_each, item, f"{path}[{at}]", depth + 1) for at, item in enumerate(items)]
+    item_schema = schema.get("items")
+    return [_coerce(item_schema, item, f"{path}[{at}]", depth + 1) for at, item in enumerate(items)]
 
 
 def _from_text(value: Any, kind: type) -> Any:
@@ -190,10 +190,10 @@ def _from_text(value: Any, kind: type) -> Any:
     if not isinstance(value, str):
         return None
     try:
-        decoded = decode(value.encode())
+        json_value = decode(value.encode())
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
-    return decoded if isinstance(decoded, kind) else None
+    return json_value if isinstance(json_value, kind) else None
 
 
 def _coerce_members(
@@ -261,8 +261,11 @@ def _allows_null(schema: Schema, depth: int = 0) -> bool:
 
 def _coerce_to_first(branches: list[Any], value: Any, path: str, depth: int) -> Any:
     """Return the value as the first branch has it that it is already, else that it can be."""
-    exact = [branch for branch in branches if _is_already(branch, value)]
-    for branch in [*exact, *(branch for branch in branches if branch not in exact)]:
+    exact_branches = [branch for branch in branches if _is_already(branch, value)]
+    for branch in [
+        *exact_branches,
+        *(branch for branch in branches if branch not in exact_branches),
+    ]:
         try:
             return _coerce(branch, value, path, depth + 1)
         except ArgumentMismatch:
@@ -279,8 +282,10 @@ def _is_already(schema: Any, value: Any) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
     # A whole number is an integer before it is a number, whatever the order of the branches.
-    exact = (float,) if kind == "number" else EXACT.get(kind, ()) if isinstance(kind, str) else ()
-    return isinstance(value, exact)
+    exact_types = (
+        (float,) if kind == "number" else EXACT.get(kind, ()) if isinstance(kind, str) else ()
+    )
+    return isinstance(value, exact_types)
 
 
 def _choose(choices: Iterable[Any], schema: Schema, value: Any, path: str) -> Any:
@@ -314,18 +319,18 @@ def _check_bounds(schema: Schema, value: Any, path: str) -> None:
     """Refuse a number, text or list outside the schema's bounds. Raises ArgumentMismatch."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     for name, (say, is_outside) in BOUNDS.items():
-        bound = schema.get(name)
-        if not isinstance(bound, (int, float)) or isinstance(bound, bool):
+        limit = schema.get(name)
+        if not isinstance(limit, (int, float)) or isinstance(limit, bool):
             continue
-        measured = value
+        amount = value
         if name.endswith(("Length", "Items")):
             if not isinstance(value, str if name.endswith("Length") else list):
                 continue
-            measured = len(value)
+            amount = len(value)
         elif not is_number:
             continue
-        if is_outside(measured, bound):
-            raise ArgumentMismatch(f"{path} must {say} {bound:g}, got {quote(value)}")
+        if is_outside(amount, limit):
+            raise ArgumentMismatch(f"{path} must {say} {limit:g}, got {quote(value)}")
 
 
 Outside = Callable[[float, float], bool]

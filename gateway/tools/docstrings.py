@@ -20,8 +20,8 @@ def read_docstring(docstring: str) -> tuple[str, dict[str, str]]:
     """Return the text up to the first section, and what it says of each parameter."""
     lines = inspect.cleandoc(docstring).split("\n")
     sections = [at for at, line in enumerate(lines) if SECTION.fullmatch(line)]
-    first = sections[0] if sections else len(lines)
-    description = "\n".join(line.rstrip() for line in lines[:first]).strip()
+    section_start = sections[0] if sections else len(lines)
+    description = "\n".join(line.rstrip() for line in lines[:section_start]).strip()
     parameters: dict[str, str] = {}
     for at in sections:
         if lines[at].split(":")[0] in ARGUMENT_SECTIONS:
@@ -32,21 +32,21 @@ def read_docstring(docstring: str) -> tuple[str, dict[str, str]]:
 
 def _read_arguments(lines: list[str]) -> dict[str, str]:
     """Return what the lines of a section say of each parameter."""
-    filled = [line for line in lines if line.strip()]
-    if not filled:
+    text_lines = [line for line in lines if line.strip()]
+    if not text_lines:
         return {}
-    indent = min(len(line) - len(line.lstrip()) for line in filled)
-    pieces: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in filled:
+    indent = min(len(line) - len(line.lstrip()) for line in text_lines)
+    parts_by_name: dict[str, list[str]] = {}
+    parts: list[str] = []
+    for line in text_lines:
         begins = len(line) - len(line.lstrip()) == indent
         match = ARGUMENT.match(line.strip()) if begins else None
         if match is not None:
-            current = pieces.setdefault(match[1], [])
-            current.append(line.strip()[match.end() :])
+            parts = parts_by_name.setdefault(match[1], [])
+            parts.append(line.strip()[match.end() :])
         else:
-            current.append(line.strip())
+            parts.append(line.strip())
     return {
         name: BLANKS.sub(" ", " ".join(texts)).strip()[:DESCRIPTION_CHARACTERS]
-        for name, texts in pieces.items()
+        for name, texts in parts_by_name.items()
     }

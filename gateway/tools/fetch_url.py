@@ -120,26 +120,26 @@ def cut_text(text: str, offset: int) -> str:
     if offset >= len(text):
         return f"[The text has {len(text):,} characters; offset {offset:,} is behind its end.]"
     end = offset + PAGE_CHARACTERS
-    left = len(text) - end
-    shown = text[offset:end]
-    if left <= 0:
-        return shown
-    return f"{shown}\n[{left:,} more characters; offset = {end} shows them.]"
+    characters_left = len(text) - end
+    part = text[offset:end]
+    if characters_left <= 0:
+        return part
+    return f"{part}\n[{characters_left:,} more characters; offset = {end} shows them.]"
 
 
 def find_lines(text: str, find: str) -> str:
     """Return the lines that hold a text, whatever its case, with their numbers."""
-    sought = find.casefold()
-    shown: list[str] = []
+    folded_query = find.casefold()
+    matches: list[str] = []
     size = 0
     for number, line in enumerate(text.splitlines(), 1):
-        if sought in line.casefold():
-            shown.append(f"{number}: {line[:1000]}")
-            size += len(shown[-1])
-        if len(shown) == FOUND_LINES or size > PAGE_CHARACTERS:
-            shown.append("[More lines hold it; look for a longer text.]")
+        if folded_query in line.casefold():
+            matches.append(f"{number}: {line[:1000]}")
+            size += len(matches[-1])
+        if len(matches) == FOUND_LINES or size > PAGE_CHARACTERS:
+            matches.append("[More lines hold it; look for a longer text.]")
             break
-    return "\n".join(shown) or f"No line of the page holds {find[:QUOTED_CHARACTERS]!r}."
+    return "\n".join(matches) or f"No line of the page holds {find[:QUOTED_CHARACTERS]!r}."
 
 
 def _failure(cause: str, url: str = "") -> ToolOutput:

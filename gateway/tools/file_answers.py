@@ -22,8 +22,8 @@ def format_hits(hits: list[FileHit]) -> str:
         return NOTHING
     parts = []
     for hit in hits:
-        named = f" ({hit.kind} {hit.symbol})" if hit.symbol else ""
-        parts.append(f"[{describe_place(hit)}]{named}\n{hit.content}")
+        symbol = f" ({hit.kind} {hit.symbol})" if hit.symbol else ""
+        parts.append(f"[{describe_place(hit)}]{symbol}\n{hit.content}")
     return "\n\n".join(parts)
 
 
@@ -40,14 +40,16 @@ def format_grep(result: GrepResult, limit: int) -> str:
 def format_text(text: FileText) -> str:
     """Return numbered lines, with a line before each page, and how the file goes on."""
     row, rows = text.row, []
-    previous: int | None = None
+    previous_page: int | None = None
     for number, line in text.lines:
         page = page_of(text.page_lines, number)
-        if page != previous:
+        if page != previous_page:
             rows.append(f"--- page {page} of {row.pages} ---")
-        previous = page
+        previous_page = page
         rows.append(f"{number}: {line}")
-    last = text.lines[-1][0]
-    if last < row.lines:
-        rows.append(f"({row.name} has {row.lines} lines; file_open with line={last + 1} goes on)")
+    last_number = text.lines[-1][0]
+    if last_number < row.lines:
+        rows.append(
+            f"({row.name} has {row.lines} lines; file_open with line={last_number + 1} goes on)"
+        )
     return "\n".join(rows)

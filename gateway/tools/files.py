@@ -116,33 +116,33 @@ class FilesKind:
             return ToolOutput("Error: the files cannot be read right now.", status="error")
 
     async def _run_search(self, scope: Scope, arguments: Mapping[str, Any]) -> ToolOutput:
-        wanted = FileQuery(
+        query = FileQuery(
             arguments["query"],
             arguments.get("file", ""),
             arguments.get("kind", "text"),
             min(arguments.get("limit", 10), MAX_HITS),
         )
-        hits = await self._search.search(scope, wanted)
-        return ToolOutput(format_hits(hits), origin=wanted.file)
+        hits = await self._search.search(scope, query)
+        return ToolOutput(format_hits(hits), origin=query.file)
 
     async def _run_grep(self, scope: Scope, arguments: Mapping[str, Any]) -> ToolOutput:
-        wanted = GrepQuery(
+        query = GrepQuery(
             arguments["pattern"],
             arguments.get("file", ""),
             arguments.get("regex", False),
             min(arguments.get("limit", 20), MAX_HITS),
         )
-        result = await self._search.grep(scope, wanted)
-        return ToolOutput(format_grep(result, wanted.limit), origin=wanted.file)
+        result = await self._search.grep(scope, query)
+        return ToolOutput(format_grep(result, query.limit), origin=query.file)
 
     async def _run_open(self, scope: Scope, arguments: Mapping[str, Any]) -> ToolOutput:
-        wanted = TextQuery(
+        query = TextQuery(
             arguments["file"],
             arguments.get("page"),
             arguments.get("line"),
             min(arguments.get("lines", 100), MAX_LINES),
         )
-        text = await self._search.open(scope, wanted)
+        text = await self._search.open(scope, query)
         return ToolOutput(format_text(text), origin=text.row.name)
 
     async def _find_shown(self, caller: ToolCaller) -> Scope:
@@ -151,11 +151,11 @@ class FilesKind:
         An agent's own where it has one; in a project the part of it, if that has files.
         """
         tenant, owner = caller.tenant, caller.owner or caller.user
-        general = self._find_scope(tenant, owner, caller.agent)
+        general_scope = self._find_scope(tenant, owner, caller.agent)
         if not caller.project:
-            return general
+            return general_scope
         part = self._find_scope(tenant, owner, memory_name(caller.agent, caller.project))
-        return part if await self._search.list_files(part) else general
+        return part if await self._search.list_files(part) else general_scope
 
     async def close(self) -> None:
         """Do nothing: the memory closes its store."""

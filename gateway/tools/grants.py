@@ -13,19 +13,19 @@ MAX_HEADER_PATTERNS = 256
 
 def matches(pattern: str, name: str) -> bool:
     """Tell whether a name is one of a pattern's, in time that grows with their lengths alone."""
-    first, *others = pattern.split("*")
-    if not others:
+    prefix, *parts = pattern.split("*")
+    if not parts:
         return name == pattern
-    *middle, last = others
-    if not name.startswith(first) or len(name) < len(first) + len(last):
+    *middle, suffix = parts
+    if not name.startswith(prefix) or len(name) < len(prefix) + len(suffix):
         return False
-    at, end = len(first), len(name) - len(last)
+    at, end = len(prefix), len(name) - len(suffix)
     for part in middle:
         place = name.find(part, at, end)
         if place < 0:
             return False
         at = place + len(part)
-    return name.endswith(last)
+    return name.endswith(suffix)
 
 
 def any_matches(patterns: Iterable[str], name: str) -> bool:
@@ -39,24 +39,24 @@ def narrowing_of(header: str) -> tuple[str, ...] | None:
         return None
     if header.lower() == NOTHING:
         return ()
-    named = [part.strip() for part in header.split(",", MAX_HEADER_PATTERNS)]
-    return tuple(part for part in named[:MAX_HEADER_PATTERNS] if part)
+    patterns = [part.strip() for part in header.split(",", MAX_HEADER_PATTERNS)]
+    return tuple(part for part in patterns[:MAX_HEADER_PATTERNS] if part)
 
 
 class Grants(msgspec.Struct, frozen=True):
     """What a request may use.
 
-    granted: by the key, the model or the agent. limits: each of them bounds that. reads_only: the
+    patterns: by the key, the model or the agent. limits: each of them bounds that. reads_only: the
     request may not write.
     """
 
-    granted: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
     limits: tuple[tuple[str, ...], ...] = ()
     reads_only: bool = False
 
     def allow(self, name: str) -> bool:
         """Tell whether a tool is granted."""
-        return any_matches(self.granted, name) and self.limits_allow(name)
+        return any_matches(self.patterns, name) and self.limits_allow(name)
 
     def limits_allow(self, name: str) -> bool:
         """Tell whether no limit excludes a tool."""

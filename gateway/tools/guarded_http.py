@@ -88,79 +88,77 @@ class GuardedHttp:
 
     async def send(self, request: GuardedRequest, limits: AnswerLimits) -> GuardedAnswer:
         """Return the answer, after redirects. Raises UrlRefused, RequestFailed."""
-        checked = self.guard.check(request.url)
-        host = checked.host
+        url = self.guard.check(request.url)
+        host = url.host
         try:
             async with asyncio.timeout(limits.seconds):
                 for _ in range(limits.redirects + 1):
-                    answer = await self._send_once(checked, request, limits)
+                    answer = await self._send_once(url, request, limits)
                     location = answer.headers.get("location", "")
                     if answer.status not in REDIRECTS or not location:
                         return answer
-                    checked = self.guard.follow(checked, location)
-                    if limits.same_host and checked.host != host:
-                        raise UrlRefused(f"{host} redirects to another host, {checked.host}.")
-                    request = _redirected(request, answer.status, same_host=checked.host == host)
+                    url = self.guard.follow(url, location)
+                    if limits.same_host and url.host != host:
+                        raise UrlRefused(f"{host} redirects to another host, {url.host}.")
+                    request = _redirected(request, answer.status, same_host=url.host == host)
         except TimeoutError:
             raise RequestFailed(f"{host} did not answer within {limits.seconds:g} s.") from None
         raise RequestFailed(f"{host} redirected more than {limits.redirects} times.")
 
     async def _send_once(
-        self, checked: CheckedUrl, request: GuardedRequest, limits: AnswerLimits
+        self, url: CheckedUrl, request: GuardedRequest, limits: AnswerLimits
     ) -> GuardedAnswer:
-        head = self._write_head(checked, request)
-        reader, writer = await self._connect(checked)
+        head = self._write_head(url, request)
+        reader, writer = await self._connect(url)
         try:
             writer.write(head + request.body)
             await writer.drain()
-            return await _read_answer(reader, checked, request, limits.max_bytes)
+            return await _read_answer(reader, url, request, limits.max_bytes)
         except (OSError, ssl.SSLError, MalformedResponse, zlib.error) as e:
             raise RequestFailed(
-                f"{checked.host} did not send a whole answer ({type(e).__name__})."
+                f"{url.host} did not send a whole answer ({type(e).__name__})."
             ) from None
         finally:
             writer.transport.abort()
 
-    async def _connect(
-        self, checked: CheckedUrl
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        addresses = await self.guard.find_addresses(checked)
-        secured: dict[str, Any] = {}
-        if checked.scheme == "https":
+    async def _connect(self, url: CheckedUrl) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        addresses = await self.guard.find_addresses(url)
+        tls_options: dict[str, Any] = {}
+        if url.scheme == "https":
             if self._tls is None:
                 self._tls = await asyncio.to_thread(_make_tls)
-            secured = {"ssl": self._tls, "server_hostname": checked.host}
+            tls_options = {"ssl": self._tls, "server_hostname": url.host}
         cause = "no address"
         for address in addresses[:MAX_ADDRESSES]:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    return await _open_streams(address, checked.port, secured)
+                    return await _open_streams(address, url.port, tls_options)
             except TimeoutError:
                 cause = "no connection in time"
             except ssl.SSLCertVerificationError:
                 cause = "its certificate is not valid"
             except OSError as e:
                 cause = type(e).__name__
-        raise RequestFailed(f"{checked.host} cannot be reached ({cause}).")
+        raise RequestFailed(f"{url.host} cannot be reached ({cause}).")
 
-    def _write_head(self, checked: CheckedUrl, request: GuardedRequest) -> bytes:
+    def _write_head(self, url: CheckedUrl, request: GuardedRequest) -> bytes:
         headers = {
-            "Host": checked.authority,
+            "Host": url.authority,
             "User-Agent": self._user_agent,
             "Accept": "*/*",
             "Accept-Encoding": "gzip, deflate",
             "Connection": "close",
         }
-        fixed = {name.lower() for name in headers}
+        own_names = {name.lower() for name in headers}
         for name, value in request.headers.items():
             if name.lower() in RESERVED_HEADERS:
                 continue
-            if name.lower() in fixed:
+            if name.lower() in own_names:
                 headers = {n: v for n, v in headers.items() if n.lower() != name.lower()}
             headers[name] = value
         if request.body or request.method in ("POST", "PUT", "PATCH"):
             headers["Content-Length"] = str(len(request.body))
-        lines = [f"{request.method} {checked.target} HTTP/1.1"]
+        lines = [f"{request.method} {url.target} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         if any(_is_unfit(line) for line in lines):
             raise UrlRefused("a header has a line break or is too long.")
@@ -168,7 +166,7 @@ class GuardedHttp:
 
 
 def _is_unfit(line: str) -> bool:
-    return len(line) > HEADER_CHARACTERS + 256 or any(mark in line for mark in "\r\n\0")
+    return len(line) > HEADER_CHARACTERS + 256 or any(character in line for character in "\r\n\0")
 
 
 def _make_tls() -> ssl.SSLContext:
@@ -194,7 +192,7 @@ async def _open_streams(
 
 
 async def _read_answer(
-    reader: asyncio.StreamReader, checked: CheckedUrl, request: GuardedRequest, max_bytes: int
+    reader: asyncio.StreamReader, url: CheckedUrl, request: GuardedRequest, max_bytes: int
 ) -> GuardedAnswer:
     """Read an answer until its end, or until there are more bytes than allowed."""
     parser = ResponseParser(request.method == "HEAD")
@@ -211,8 +209,8 @@ async def _read_answer(
             parser.feed(data)
         if parser.status and unpack is None and _is_packed(parser):
             unpack = Decompressor(members=64)
-        while piece := parser.take():
-            for part in unpack.pieces(piece) if unpack is not None else (piece,):
+        while packed_part := parser.take():
+            for part in unpack.pieces(packed_part) if unpack is not None else (packed_part,):
                 body += part
                 if len(body) > max_bytes:
                     is_cut = True
@@ -222,9 +220,7 @@ async def _read_answer(
     headers: dict[str, str] = {}
     for name, value in parser.headers:
         headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
-    return GuardedAnswer(
-        parser.status, headers, bytes(body[:max_bytes]), checked.text, is_cut=is_cut
-    )
+    return GuardedAnswer(parser.status, headers, bytes(body[:max_bytes]), url.text, is_cut=is_cut)
 
 
 def _is_packed(parser: ResponseParser) -> bool:

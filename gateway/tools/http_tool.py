@@ -43,7 +43,7 @@ class HttpTool(SingleTool):
             ToolDefaults("", _schema(settings), settings.resolved_effect),
         )
         self._settings = settings
-        self._placed = frozenset(PLACEHOLDER.findall(settings.url))
+        self._url_names = frozenset(PLACEHOLDER.findall(settings.url))
         self._client = ToolClient(settings.concurrent)
         self._secrets = _secrets_of(settings.headers)
 
@@ -84,8 +84,8 @@ class HttpTool(SingleTool):
         headers = dict(self._settings.headers)
         content = b""
         if self._settings.sends_json:
-            loose = {k: v for k, v in arguments.items() if k not in self._placed}
-            content = msgspec.json.encode(loose)
+            body_arguments = {k: v for k, v in arguments.items() if k not in self._url_names}
+            content = msgspec.json.encode(body_arguments)
             headers = {"content-type": "application/json", **headers}
         return ToolRequest(self._settings.method, self._url(arguments), headers, content)
 
@@ -118,8 +118,8 @@ class HttpTool(SingleTool):
         except LookupError:
             at = self._settings.result
             return ToolOutput(f"Error: the answer has nothing at {at}.", "error")
-        shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        return ToolOutput(self._without_secrets(shown))
+        text_value = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return ToolOutput(self._without_secrets(text_value))
 
     def _text_of(self, answer: ToolAnswer) -> str:
         kind = answer.media_type
@@ -182,17 +182,17 @@ def _write_value(value: Any) -> str:
 
 def _is_absent(pair: str, arguments: Mapping[str, Any]) -> bool:
     """Tell whether a pair of the query is about an argument that was not given."""
-    named = PLACEHOLDER.fullmatch(pair.partition("=")[2])
-    return named is not None and arguments.get(named[1]) is None
+    match = PLACEHOLDER.fullmatch(pair.partition("=")[2])
+    return match is not None and arguments.get(match[1]) is None
 
 
 def _check_path(template: str, url: str) -> None:
     """Raise UnusableAnswer for an argument that makes a segment `.` or `..` of its own."""
-    before = [unquote(part) for part in urlsplit(template).path.split("/")]
-    now = [unquote(part) for part in urlsplit(url).path.split("/")]
-    for old, new in zip(before, now, strict=False):
-        if new in (".", "..") and old != new:
-            raise UnusableAnswer(f"{new!r} may not stand there: give the name of one item")
+    template_parts = [unquote(part) for part in urlsplit(template).path.split("/")]
+    parts = [unquote(part) for part in urlsplit(url).path.split("/")]
+    for template_part, part in zip(template_parts, parts, strict=False):
+        if part in (".", "..") and template_part != part:
+            raise UnusableAnswer(f"{part!r} may not stand there: give the name of one item")
 
 
 def _secrets_of(headers: Mapping[str, str]) -> list[str]:

@@ -1,7 +1,8 @@
-"""Makes the kinds that need more than their settings. Each imports its own on use."""
+"""Makes kinds of tools from their settings; a module is imported once a tool of it is set up."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 from gateway.config.python_tools import PythonToolSettings, RunCodeSettings
@@ -16,6 +17,18 @@ def make_fetch_url(name: str, settings: ToolSettings, services: KindServices) ->
     from gateway.tools.fetch_url import FetchUrlTool
 
     return FetchUrlTool(name, cast("FetchUrlSettings", settings))
+
+
+def make_http(name: str, settings: ToolSettings, services: KindServices) -> ToolKind:
+    from gateway.tools.http_tool import HttpTool
+
+    return HttpTool(name, settings, services)
+
+
+def make_mcp(name: str, settings: ToolSettings, services: KindServices) -> ToolKind:
+    from gateway.tools.mcp_tool import make_mcp
+
+    return make_mcp(name, settings, services)
 
 
 def make_web_search(name: str, settings: ToolSettings, services: KindServices) -> ToolKind:
@@ -43,10 +56,10 @@ def make_python(name: str, settings: ToolSettings, services: KindServices) -> To
     from gateway.tools.python_source import SourceRefused
     from gateway.tools.python_tools import PythonTool
 
-    own = cast("PythonToolSettings", settings)
-    _check_sandbox(name, own.sandbox)
+    python_settings = cast("PythonToolSettings", settings)
+    _check_sandbox(name, python_settings.sandbox)
     try:
-        return PythonTool(name, own, services.shared.sandboxes)
+        return PythonTool(name, python_settings, services.shared.sandboxes)
     except SourceRefused as e:
         where = f" (line {e.line})" if e.line else ""
         raise ConfigError(f"tools.{name}.source: {e}{where}") from None
@@ -58,3 +71,31 @@ def _check_sandbox(name: str, sandbox: str) -> None:
 
     if sandbox == "monty" and not is_installed():
         raise ConfigError(f"tools.{name}: {MISSING}")
+
+
+# One line a kind, beside its settings in `gateway.config.tools`. A factory is called with the name
+# of the entry, its settings, and what the gateway has.
+FACTORIES: dict[str, Callable[[str, ToolSettings, KindServices], ToolKind]] = {
+    "fetch_url": make_fetch_url,
+    "files": make_files,
+    "http": make_http,
+    "mcp": make_mcp,
+    "python": make_python,
+    "run_code": make_run_code,
+    "web_search": make_web_search,
+}
+
+
+def make_kind(name: str, settings: ToolSettings, services: KindServices) -> ToolKind:
+    """Return the kind behind an entry. Raises ConfigError for one that this version cannot run."""
+    make = FACTORIES.get(settings.kind)
+    if make is None:
+        raise ConfigError(
+            f"tools.{name}: this version does not have the kind {settings.kind!r} yet; it has "
+            f"{', '.join(FACTORIES)}"
+        )
+    try:
+        return make(name, settings, services)
+    except ValueError as e:  # such as a source that is no tool
+        line = getattr(e, "line", 0)
+        raise ConfigError(f"tools.{name}: {e}{f' (line {line})' if line else ''}") from e

@@ -1,32 +1,18 @@
-"""Makes a kind of tool from its settings. Modules of kinds are imported when one is configured."""
+"""What the kinds of tools may use of the gateway, and whose results are trusted."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gateway.config.python_tools import SandboxSettings
-from gateway.config.settings import ConfigError, Settings
-from gateway.config.tool_entry import ToolSettings
-from gateway.tools.kind import ToolKind
+from gateway.config.settings import Settings
 
 if TYPE_CHECKING:
     from gateway.tools.sandboxes import Sandboxes
     from memory import Memory
 
-# One line a kind, beside its settings in `gateway.config.tools`: the module and what makes it. A
-# factory is called with the name of the entry, its settings, and what the gateway has.
-FACTORIES = {
-    "fetch_url": "gateway.tools.kind_factories:make_fetch_url",
-    "files": "gateway.tools.kind_factories:make_files",
-    "http": "gateway.tools.http_tool:HttpTool",
-    "mcp": "gateway.tools.mcp_tool:make_mcp",
-    "python": "gateway.tools.kind_factories:make_python",
-    "run_code": "gateway.tools.kind_factories:make_run_code",
-    "web_search": "gateway.tools.kind_factories:make_web_search",
-}
 # Of kinds whose results are made here, and not by somebody outside.
 AGENTS = "agents"  # of the two tools by which agents reach each other
 SKILLS = "skills"  # of the tool that opens one
@@ -69,20 +55,3 @@ class KindServices(msgspec.Struct, frozen=True):
     memory: Memory
     secret: bytes
     shared: SharedRuntimes
-
-
-def make_kind(name: str, settings: ToolSettings, services: KindServices) -> ToolKind:
-    """Return the kind behind an entry. Raises ConfigError for one that this version cannot run."""
-    place = FACTORIES.get(settings.kind)
-    if place is None:
-        raise ConfigError(
-            f"tools.{name}: this version does not have the kind {settings.kind!r} yet; it has "
-            f"{', '.join(FACTORIES)}"
-        )
-    module, _, factory = place.partition(":")
-    try:
-        made = getattr(import_module(module), factory)(name, settings, services)
-    except ValueError as e:  # such as a source that is no tool
-        line = getattr(e, "line", 0)
-        raise ConfigError(f"tools.{name}: {e}{f' (line {line})' if line else ''}") from e
-    return cast("ToolKind", made)

@@ -31,11 +31,11 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
     """
 
     def __init__(self, session: SessionState) -> None:
-        self._inner = httpx2.AsyncHTTPTransport(retries=0)
+        self._transport = httpx2.AsyncHTTPTransport(retries=0)
         self._session = session
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
+        response = await self._transport.handle_async_request(request)
         if request.method == "POST" and SESSION_HEADER in request.headers:
             if response.status_code == 404:
                 await response.aclose()
@@ -50,30 +50,30 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
     def _tell_expired(self, request: httpx2.Request) -> httpx2.Response:
         """Return a 404 that its call is known by; the package tells nobody of the status."""
-        error = {"code": types.INVALID_REQUEST, "message": self._session.expired}
+        error = {"code": types.INVALID_REQUEST, "message": self._session.expiry_message}
         body = {"jsonrpc": "2.0", "id": None, "error": error}
         return httpx2.Response(404, json=body, request=request)
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self._transport.aclose()
 
 
 class BoundedStream(httpx2.AsyncByteStream):
     """A body that ends with MessageTooLarge past its limit."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
-        self._inner = inner
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        async for chunk in self._inner:
+        async for chunk in self._stream:
             size += len(chunk)
             if size > MESSAGE_BYTES:
                 raise MessageTooLarge(f"an answer of more than {MESSAGE_BYTES} bytes")
             yield chunk
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self._stream.aclose()
 
 
 @contextlib.asynccontextmanager
@@ -90,10 +90,10 @@ async def open_client(
         if isinstance(message, types.ToolListChangedNotification):
             on_change()
 
-    async with contextlib.AsyncExitStack() as opened:
+    async with contextlib.AsyncExitStack() as stack:
         if settings.url:
             timeout = httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS)
-            http = await opened.enter_async_context(
+            http = await stack.enter_async_context(
                 httpx2.AsyncClient(
                     headers=headers, timeout=timeout, transport=BoundedTransport(session)
                 )
@@ -104,7 +104,7 @@ async def open_client(
         else:
             transport = run_server(entry, settings)
         client = Client(transport, cache=None, client_info=INFO, message_handler=note)
-        yield await opened.enter_async_context(client)
+        yield await stack.enter_async_context(client)
 
 
 async def follow_changes(client: Client, on_change: Callable[[], None]) -> None:

@@ -30,13 +30,13 @@ CONNECTION_CLOSED, CLOSED_MESSAGE = -32000, "Connection closed"  # of the packag
 class SessionState:
     """What HTTP said of the session of one connection, which the package does not tell apart.
 
-    expired: the message that stands for 404, which no server knows: nothing of that request was
-    done, and a new session is to be opened. is_refused: 400 was said, as by servers that know no
-    such session either.
+    expiry_message: the message that stands for 404, which no server knows: nothing of that request
+    was done, and a new session is to be opened. is_refused: 400 was said, as by servers that know
+    no such session either.
     """
 
     def __init__(self) -> None:
-        self.expired = f"the session has ended ({secrets.token_hex(8)})"
+        self.expiry_message = f"the session has ended ({secrets.token_hex(8)})"
         self.is_refused = False
 
 
@@ -68,18 +68,18 @@ class McpConnection:
         self._failures: deque[float] = deque(maxlen=FAILURES)
         self._closed_until = 0.0
         self.used_at = time.monotonic()
-        self.running = 0
+        self.call_count = 0
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """Call a tool; return the package's result. Raises ServerUnreachable, ServerRefused."""
-        self.running += 1
+        self.call_count += 1
         try:
             try:
                 return await self._call(name, arguments)
             except SessionExpired:  # as after a restart of the server: a new one is opened
                 return await self._call(name, arguments)
         finally:
-            self.running -= 1
+            self.call_count -= 1
             self.used_at = time.monotonic()
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> Any:
@@ -122,7 +122,7 @@ class McpConnection:
         try:
             return await work()
         except MCPError as e:
-            is_expired = e.message == session.expired
+            is_expired = e.message == session.expiry_message
             is_closed = e.code == CONNECTION_CLOSED and e.message == CLOSED_MESSAGE
             names_session = session.is_refused and "session" in e.message.lower()
             if not (is_expired or is_closed or names_session):
@@ -161,13 +161,13 @@ class McpConnection:
             await self._drop()
             raise ServerUnreachable(f"it did not answer within {CONNECT_SECONDS:g} s") from e
 
-    async def _own(self, connected: asyncio.Future[Any], session: SessionState) -> None:
+    async def _own(self, connection: asyncio.Future[Any], session: SessionState) -> None:
         """Hold the connection until it is closed or breaks."""
         why = "the connection ended"
         try:
             async with self._open_client(session) as client:
-                if not connected.done():
-                    connected.set_result(client)
+                if not connection.done():
+                    connection.set_result(client)
                 self._failures.clear()
                 await self._closing.wait()
         except asyncio.CancelledError:
@@ -178,10 +178,10 @@ class McpConnection:
             # The package raises groups of whatever failed.
             why = _first_cause(e)
         finally:
-            if not connected.done():
+            if not connection.done():
                 self._note_failure()
-                connected.set_exception(ServerUnreachable(why))
-                connected.exception()  # nobody may be waiting any more
+                connection.set_exception(ServerUnreachable(why))
+                connection.exception()  # nobody may be waiting any more
 
     async def _drop(self) -> None:
         """Give up a connection, so that the next call opens another."""

@@ -34,11 +34,11 @@ class TooManyDefinitions(Exception):
     """A server lists more than is read; the message says what."""
 
 
-def read_tools(listed: Iterable[Mapping[str, Any]]) -> dict[str, ListedTool]:
+def read_tools(definitions: Iterable[Mapping[str, Any]]) -> dict[str, ListedTool]:
     """Return what a server lists, by name. Raises TooManyDefinitions."""
     tools: dict[str, ListedTool] = {}
     size = 0
-    for definition in listed:
+    for definition in definitions:
         tool = read_tool(definition)
         size += len(tool.text)
         tools[tool.name] = tool
@@ -63,18 +63,18 @@ def why_refused(definition: Json) -> str:
         return "the root of its schema is no object"
     if len(_sorted.encode(schema)) > SCHEMA_BYTES:
         return f"its schema is larger than {SCHEMA_BYTES} bytes"
-    left: list[tuple[Any, int]] = [(schema, 1)]
-    while left:
-        value, depth = left.pop()
+    queue: list[tuple[Any, int]] = [(schema, 1)]
+    while queue:
+        value, depth = queue.pop()
         if depth > SCHEMA_DEPTH:
             return f"its schema is nested more than {SCHEMA_DEPTH} levels deep"
         if isinstance(value, dict):
             reference = value.get("$ref")
             if isinstance(reference, str) and not reference.startswith("#"):
                 return "its schema refers to something outside of it"
-            left += [(x, depth + 1) for x in value.values() if isinstance(x, dict | list)]
+            queue += [(x, depth + 1) for x in value.values() if isinstance(x, dict | list)]
         elif isinstance(value, list):
-            left += [(x, depth + 1) for x in value if isinstance(x, dict | list)]
+            queue += [(x, depth + 1) for x in value if isinstance(x, dict | list)]
     return ""
 
 
@@ -88,17 +88,19 @@ def flags_of(description: str, entries: Iterable[str]) -> list[str]:
     flags = []
     if visible_text(description) != description:
         flags.append("invisible characters")
-    named = [entry for entry in entries if re.search(rf"\b{re.escape(entry)}_", description)]
-    if named:
-        flags.append(f"names tools of {', '.join(named)}")
+    named_entries = [
+        entry for entry in entries if re.search(rf"\b{re.escape(entry)}_", description)
+    ]
+    if named_entries:
+        flags.append(f"names tools of {', '.join(named_entries)}")
     return flags
 
 
 def model_name(prefix: str, name: str) -> str:
     """Return the name by which a model calls a tool."""
-    whole = prefix + name
-    plain = NOT_IN_NAMES.sub("_", whole)
-    if len(plain) <= NAME_CHARACTERS:
-        return plain
-    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{plain[: NAME_CHARACTERS - DIGEST_CHARACTERS - 1]}_{digest[:DIGEST_CHARACTERS]}"
+    full_name = prefix + name
+    safe_name = NOT_IN_NAMES.sub("_", full_name)
+    if len(safe_name) <= NAME_CHARACTERS:
+        return safe_name
+    digest = hashlib.sha256(full_name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{safe_name[: NAME_CHARACTERS - DIGEST_CHARACTERS - 1]}_{digest[:DIGEST_CHARACTERS]}"

@@ -22,7 +22,7 @@ class ChangedAgain(Exception):
 
 
 def merge_listing(
-    pins: Pins, listed: Mapping[str, ListedTool], mode: PinMode
+    pins: Pins, listing: Mapping[str, ListedTool], mode: PinMode
 ) -> dict[str, ToolPin]:
     """Return the pins after a server listed its tools.
 
@@ -30,16 +30,16 @@ def merge_listing(
     mode is `strict`.
     """
     accepts = mode == "off" or (mode == "ask" and not pins)
-    merged: dict[str, ToolPin] = {}
-    for name in sorted({*pins, *listed}):
-        before, now = pins.get(name, ToolPin(name)), listed.get(name)
-        if now is None:
-            if before.accepted_hash is not None and mode != "off":
-                merged[name] = ToolPin(name, before.accepted_hash, before.accepted)
+    merged_pins: dict[str, ToolPin] = {}
+    for name in sorted({*pins, *listing}):
+        earlier_pin, tool = pins.get(name, ToolPin(name)), listing.get(name)
+        if tool is None:
+            if earlier_pin.accepted_hash is not None and mode != "off":
+                merged_pins[name] = ToolPin(name, earlier_pin.accepted_hash, earlier_pin.accepted)
             continue
-        pin = ToolPin(name, before.accepted_hash, before.accepted, now.digest, now.text)
-        merged[name] = pin.accept() if accepts else pin
-    return merged
+        pin = ToolPin(name, earlier_pin.accepted_hash, earlier_pin.accepted, tool.digest, tool.text)
+        merged_pins[name] = pin.accept() if accepts else pin
+    return merged_pins
 
 
 def accept_listed(
@@ -51,13 +51,15 @@ def accept_listed(
     that was looked at, or of all of them (see `waiting_digest`). Raises ChangedAgain, KeyError for
     a name that does not wait.
     """
-    waiting = {name: pin for name, pin in pins.items() if pin.status in ("new", "changed")}
-    chosen = sorted(waiting if names is None else names)
-    if missing := next((name for name in chosen if name not in waiting), None):
-        raise KeyError(missing)
-    if digest is not None and digest != waiting_digest([waiting[name] for name in chosen]):
+    waiting_pins = {name: pin for name, pin in pins.items() if pin.status in ("new", "changed")}
+    chosen_names = sorted(waiting_pins if names is None else names)
+    if missing_name := next((name for name in chosen_names if name not in waiting_pins), None):
+        raise KeyError(missing_name)
+    if digest is not None and digest != waiting_digest(
+        [waiting_pins[name] for name in chosen_names]
+    ):
         raise ChangedAgain
-    return {name: pin.accept() if name in chosen else pin for name, pin in pins.items()}
+    return {name: pin.accept() if name in chosen_names else pin for name, pin in pins.items()}
 
 
 def waiting_digest(pins: Collection[ToolPin]) -> str:

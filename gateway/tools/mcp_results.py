@@ -58,8 +58,8 @@ def _add_image(item: Any, images: list[ToolImage], texts: list[str]) -> None:
 
 def _left_out(media: str | None, data: str, why: str) -> str:
     size = _byte_count(data)
-    shown = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{max(1, size >> 10)} KiB"
-    return f"[{media or 'application/octet-stream'}, {shown}, {why}]"
+    size_text = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{max(1, size >> 10)} KiB"
+    return f"[{media or 'application/octet-stream'}, {size_text}, {why}]"
 
 
 def _is_base64(data: str) -> bool:

@@ -42,8 +42,8 @@ async def run_server(entry: str, settings: McpToolSettings) -> AsyncIterator[Any
         start_new_session=True,
         limit=MESSAGE_BYTES,
     )
-    incoming, received = anyio.create_memory_object_stream[Any](0)
-    sent, outgoing = anyio.create_memory_object_stream[Any](0)
+    incoming, receive_stream = anyio.create_memory_object_stream[Any](0)
+    send_stream, outgoing = anyio.create_memory_object_stream[Any](0)
     assert process.stdin is not None  # noqa: S101 - asked for above
     assert process.stdout is not None  # noqa: S101
     assert process.stderr is not None  # noqa: S101
@@ -53,7 +53,7 @@ async def run_server(entry: str, settings: McpToolSettings) -> AsyncIterator[Any
         asyncio.create_task(_log(process.stderr, entry)),
     ]
     try:
-        yield received, sent
+        yield receive_stream, send_stream
     finally:
         ending = asyncio.ensure_future(_end(process))
         try:
@@ -65,7 +65,7 @@ async def run_server(entry: str, settings: McpToolSettings) -> AsyncIterator[Any
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            for stream in (incoming, received, sent, outgoing):
+            for stream in (incoming, receive_stream, send_stream, outgoing):
                 stream.close()
 
 

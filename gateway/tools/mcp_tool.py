@@ -55,20 +55,20 @@ class McpTool:
         name: str,
         settings: McpToolSettings,
         pins: ToolPinTable,
-        others: Collection[str] = (),
+        other_entries: Collection[str] = (),
     ) -> None:
         self.problem = "connecting"
         self.name, self.settings = name, settings
         self.pins: dict[str, ToolPin] = {}
         self.last_error = ""
-        self._table, self._others = pins, sorted(others)
+        self._table, self._other_entries = pins, sorted(other_entries)
         address = settings.url or "\0".join((settings.command, *settings.args))
         self._server = hashlib.sha256(address.encode()).hexdigest()
         self._tools: tuple[OperatorTool, ...] = ()
         self._server_names: dict[str, str] = {}
         self._shared = McpConnection(partial(self._open, dict(settings.headers)))
         self._of_users: OrderedDict[tuple[str, ...], McpConnection] = OrderedDict()
-        self._asked = asyncio.Event()
+        self._refresh_event = asyncio.Event()
         self._listing = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
 
@@ -121,27 +121,29 @@ class McpTool:
         Raises ServerUnreachable, ServerRefused, TooManyDefinitions, MemoryFault.
         """
         async with self._listing:
-            listed = read_tools(await self._shared.list_tools())
-            chosen = {name: tool for name, tool in listed.items() if self._is_allowed(name)}
-            stored = await self._table.load(self.name, self._server)
-            merged = merge_listing(stored, chosen, self.settings.pin)
-            if merged != stored:
-                await self._table.save(self.name, self._server, merged)
-            self._take(merged)
+            listed_tools = read_tools(await self._shared.list_tools())
+            allowed_tools = {
+                name: tool for name, tool in listed_tools.items() if self._is_allowed(name)
+            }
+            stored_pins = await self._table.load(self.name, self._server)
+            merged_pins = merge_listing(stored_pins, allowed_tools, self.settings.pin)
+            if merged_pins != stored_pins:
+                await self._table.save(self.name, self._server, merged_pins)
+            self._take(merged_pins)
             self.last_error = ""
             if not self._tools:
-                self.problem = "" if merged else "failed: it lists no tool"
+                self.problem = "" if merged_pins else "failed: it lists no tool"
 
     async def accept(
         self, names: Collection[str] | None = None, digest: str | None = None
     ) -> list[str]:
         """Accept definitions that wait; return their names. Raises ChangedAgain, KeyError."""
         async with self._listing:
-            stored = await self._table.load(self.name, self._server)
-            accepted = accept_listed(stored, names, digest)
-            await self._table.save(self.name, self._server, accepted)
-            self._take(accepted)
-        return sorted(name for name, pin in accepted.items() if pin != stored[name])
+            stored_pins = await self._table.load(self.name, self._server)
+            accepted_pins = accept_listed(stored_pins, names, digest)
+            await self._table.save(self.name, self._server, accepted_pins)
+            self._take(accepted_pins)
+        return sorted(name for name, pin in accepted_pins.items() if pin != stored_pins[name])
 
     def describe(self) -> list[dict[str, Any]]:
         """Return every tool of the server with its status, as an operator sees it."""
@@ -177,7 +179,7 @@ class McpTool:
         """Keep the list of tools current: on notification, on reconnect, and now and then."""
         failures = 0
         while True:
-            self._asked.clear()
+            self._refresh_event.clear()
             pause = self.settings.refresh_seconds
             try:
                 await self.refresh()
@@ -191,7 +193,7 @@ class McpTool:
                 failures += 1
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._asked.wait()
+                    await self._refresh_event.wait()
 
     def _fail(self, problem: str) -> None:
         """Note why the server cannot be asked; what was accepted before is offered all the same."""
@@ -210,11 +212,11 @@ class McpTool:
             if tool is not None and tool.name not in names:
                 names[tool.name] = pin.name
                 tools.append(tool)
-        offered = tuple(sorted(tools, key=lambda tool: tool.name))
+        offered_tools = tuple(sorted(tools, key=lambda tool: tool.name))
         self._server_names = names
-        if offered != self._tools:
-            self._tools = offered
-        if offered:
+        if offered_tools != self._tools:
+            self._tools = offered_tools
+        if offered_tools:
             self.problem = ""
 
     def _tool_of(self, pin: ToolPin) -> OperatorTool | None:
@@ -225,24 +227,24 @@ class McpTool:
         return self.shape_tool(pin.name, definition)
 
     def _describe(self, pin: ToolPin) -> dict[str, Any]:
-        accepted = decode(pin.accepted.encode()) if pin.accepted else None
-        listed = decode(pin.listed.encode()) if pin.listed else None
-        definition = listed or accepted or {}
+        accepted_definition = decode(pin.accepted.encode()) if pin.accepted else None
+        listed_definition = decode(pin.listed.encode()) if pin.listed else None
+        definition = listed_definition or accepted_definition or {}
         reason = why_refused(definition)
         return {
             "name": pin.name,
             "status": "refused" if reason else pin.status,
             "reason": reason,
             "hash": pin.listed_hash or pin.accepted_hash,
-            "flags": flags_of(str(definition.get("description") or ""), self._others),
-            "accepted": accepted,
-            "listed": listed,
+            "flags": flags_of(str(definition.get("description") or ""), self._other_entries),
+            "accepted": accepted_definition,
+            "listed": listed_definition,
         }
 
     def _description_of(self, name: str, definition: Mapping[str, Any]) -> str:
-        own = self.settings.description
-        own = own.get(name, "") if isinstance(own, Mapping) else own
-        text = own or definition.get("description") or definition.get("title") or ""
+        description = self.settings.description
+        description = description.get(name, "") if isinstance(description, Mapping) else description
+        text = description or definition.get("description") or definition.get("title") or ""
         return visible_text(str(text))[:DESCRIPTION_CHARACTERS]
 
     def _effect_of(self, name: str) -> Effect:
@@ -282,9 +284,9 @@ class McpTool:
         """End the connection that was not used for the longest time, if there are too many."""
         if len(self._of_users) < CONNECTIONS:
             return
-        idle = next((k for k, c in self._of_users.items() if not c.running), None)
-        if idle is not None:
-            closing = asyncio.ensure_future(self._of_users.pop(idle).close())
+        idle_user = next((k for k, c in self._of_users.items() if not c.call_count), None)
+        if idle_user is not None:
+            closing = asyncio.ensure_future(self._of_users.pop(idle_user).close())
             closing.add_done_callback(lambda _: None)
 
     @contextlib.asynccontextmanager
@@ -292,7 +294,7 @@ class McpTool:
         """Connect; runs in the task that owns the connection."""
         client_module = await asyncio.to_thread(_load_client)
         async with client_module.open_client(
-            self.name, self.settings, headers, self._asked.set, session
+            self.name, self.settings, headers, self._refresh_event.set, session
         ) as client:
             changes = asyncio.create_task(self._follow_changes(client_module, client))
             try:
@@ -304,7 +306,7 @@ class McpTool:
     async def _follow_changes(self, module: Any, client: Any) -> None:
         """Have the tools read again when the server says that they changed, where it says so."""
         with contextlib.suppress(Exception):
-            await module.follow_changes(client, self._asked.set)
+            await module.follow_changes(client, self._refresh_event.set)
 
 
 def _load_client() -> Any:
@@ -318,8 +320,8 @@ def make_mcp(name: str, settings: ToolSettings, services: KindServices) -> McpTo
     """Return the kind behind an entry, which starts once the store is open."""
     assert isinstance(settings, McpToolSettings)  # noqa: S101 - the table of kinds says so
     memory = services.memory
-    others = services.settings.tools.keys() - {name}
-    kind = McpTool(name, settings, ToolPinTable(memory.db), others)
+    other_entries = services.settings.tools.keys() - {name}
+    kind = McpTool(name, settings, ToolPinTable(memory.db), other_entries)
     if settings.enabled and memory.ready:
         kind.start_soon()
     elif settings.enabled:

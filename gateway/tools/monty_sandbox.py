@@ -74,15 +74,15 @@ class MontySandbox:
             pool = await self._start()
         except ImportError:
             return fail(MISSING)
-        printed = PrintedText(limits.print_characters)
-        run = _MontyRun(self._package, program, limits, printed, self._runtime)
+        output = PrintedText(limits.print_characters)
+        run = _MontyRun(self._package, program, limits, output, self._runtime)
         try:
             async with run.open_session(pool) as session:
                 return await run.feed(session)
         except TimeoutError:
-            return fail(_say_time(program, limits), printed.text)
+            return fail(_say_time(program, limits), output.text)
         except self._package.MontyError as e:
-            return fail(self._say_error(e, program, limits), printed.text)
+            return fail(self._say_error(e, program, limits), output.text)
 
     async def check_types(self, source: str) -> str:
         """Return what a type checker says about a source, or nothing."""
@@ -129,8 +129,8 @@ class MontySandbox:
         """Return an error of the package as a model reads it."""
         if isinstance(error, self._package.MontyCrashedError):
             return _say_time(program, limits) if error.timed_out else "the sandbox broke off"
-        inner = error.exception()
-        kind = type(inner).__name__
+        exception = error.exception()
+        kind = type(exception).__name__
         frames = error.traceback() if hasattr(error, "traceback") else []
         own_file = f"<python-input-{1 if program.secrets else 0}>"
         line = next((f.line for f in reversed(frames) if f.filename == own_file), 0)
@@ -150,13 +150,13 @@ class _MontyRun:
         package: Any,
         program: SandboxProgram,
         limits: SandboxLimits,
-        printed: PrintedText,
+        output: PrintedText,
         runtime: str,
     ) -> None:
         self._package = package
         self._program = program
         self._limits = limits
-        self._printed = printed
+        self._output = output
         self._runtime = runtime
         self._functions = limit_calls(program.functions, limits.calls)
 
@@ -174,10 +174,10 @@ class _MontyRun:
             secrets = {"_mnemogate_secrets": dict(program.secrets)}
             await self._feed(session, PLACEHOLDERS, secrets, TOP_LEVEL_SECONDS)
         if program.expression:
-            rendered = await self._feed_tool(session)
+            result = await self._feed_tool(session)
         else:
-            rendered = await self._feed_code(session)
-        return read_result(rendered, program.name, self._printed.text)
+            result = await self._feed_code(session)
+        return read_result(result, program.name, self._output.text)
 
     async def _feed_tool(self, session: Any) -> Any:
         program = self._program
@@ -207,7 +207,7 @@ class _MontyRun:
                 code,
                 inputs=dict(inputs),
                 external_lookup=self._functions or None,
-                print_callback=self._printed.add,
+                print_callback=self._output.add,
             )
 
 
@@ -244,8 +244,8 @@ def _name_last_value(source: str) -> str:
     end_line = body[-1].end_lineno or body[-1].lineno
     end = sum(len(line) + 1 for line in lines[: end_line - 1]) + (body[-1].end_col_offset or 0)
     data = source.encode()
-    named = data[:start] + f"{RESULT} = (".encode() + data[start:end] + b")" + data[end:]
-    return named.decode()
+    named_source = data[:start] + f"{RESULT} = (".encode() + data[start:end] + b")" + data[end:]
+    return named_source.decode()
 
 
 def _render_here(value: Any) -> Any:

@@ -49,14 +49,14 @@ class OwnTool(msgspec.Struct, frozen=True):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.definition["function"]["parameters"]
-        return found
+        schema: dict[str, Any] = self.definition["function"]["parameters"]
+        return schema
 
 
 def _measure(definition: Json) -> OwnTool:
-    written = msgspec.json.encode(definition)
-    digest = hashlib.sha256(written).hexdigest()[:32]
-    return OwnTool(definition, digest, TokenCounter().text(written.decode()), len(written))
+    text = msgspec.json.encode(definition)
+    digest = hashlib.sha256(text).hexdigest()[:32]
+    return OwnTool(definition, digest, TokenCounter().text(text.decode()), len(text))
 
 
 OWN_TOOLS = {name: _measure(definition) for name, definition in DEFINITIONS.items()}

@@ -138,15 +138,15 @@ def _bound_names(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield node.name
         return
-    waiting: list[ast.AST] = [node]
-    while waiting:
-        child = waiting.pop()
+    queue: list[ast.AST] = [node]
+    while queue:
+        child = queue.pop()
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             yield child.id
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield child.name
         elif not isinstance(child, ast.Lambda | ast.comprehension):
-            waiting.extend(ast.iter_child_nodes(child))
+            queue.extend(ast.iter_child_nodes(child))
 
 
 def _read_parameters(

@@ -63,31 +63,31 @@ def _read_constant(node: ast.Constant, depth: int) -> ParameterType:
         return ParameterType(dict(SCALARS["None"]))
     if isinstance(node.value, str):
         try:
-            inner = ast.parse(node.value.strip(), mode="eval").body
+            annotation = ast.parse(node.value.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise UnknownAnnotation(f"is {node.value[:60]!r}, use {ALLOWED}") from None
         # A text in a text is none.
-        return read_annotation(inner, depth + 1)
+        return read_annotation(annotation, depth + 1)
     raise UnknownAnnotation(f"is {str(node.value)[:60]}, use {ALLOWED}")
 
 
 def _read_generic(node: ast.Subscript, depth: int) -> ParameterType:
     name = _name_of(node.value)
-    inner = node.slice
+    argument = node.slice
     if name in ("list", "List"):
-        return _list_of(read_annotation(inner, depth + 1))
+        return _list_of(read_annotation(argument, depth + 1))
     if name in ("dict", "Dict"):
-        parts = inner.elts if isinstance(inner, ast.Tuple) else []
+        parts = argument.elts if isinstance(argument, ast.Tuple) else []
         if len(parts) != 2 or _name_of(parts[0]) != "str":
             raise UnknownAnnotation("is a dict, whose keys are text: use dict[str, T]")
         return _dict_of(read_annotation(parts[1], depth + 1))
     if name == "Optional":
-        return _join([read_annotation(inner, depth), ParameterType(dict(SCALARS["None"]))])
+        return _join([read_annotation(argument, depth), ParameterType(dict(SCALARS["None"]))])
     if name == "Union":
-        parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+        parts = argument.elts if isinstance(argument, ast.Tuple) else [argument]
         return _join([read_annotation(part, depth) for part in parts])
     if name == "Literal":
-        return _read_literal(inner)
+        return _read_literal(argument)
     raise UnknownAnnotation(f"is {ast.unparse(node)[:60]!r}, use {ALLOWED}")
 
 
@@ -128,10 +128,10 @@ def _join(parts: list[ParameterType]) -> ParameterType:
     branches: list[dict[str, Any]] = []
     for part in parts:
         branches += part.schema.get("anyOf", [part.schema])
-    unique = [branch for at, branch in enumerate(branches) if branch not in branches[:at]]
-    schema = unique[0] if len(unique) == 1 else {"anyOf": unique}
+    unique_branches = [branch for at, branch in enumerate(branches) if branch not in branches[:at]]
+    schema = unique_branches[0] if len(unique_branches) == 1 else {"anyOf": unique_branches}
     converters = [(part.schema, part.convert) for part in parts if part.convert is not None]
-    if not converters or SCALARS["str"] in unique:
+    if not converters or SCALARS["str"] in unique_branches:
         # Text that may be anything stays text.
         return ParameterType(schema)
 

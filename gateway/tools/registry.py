@@ -16,7 +16,8 @@ from gateway.config.tool_entry import DESCRIPTION_CHARACTERS, ToolSettings
 from gateway.config.tools import ToolboxSettings, is_reserved
 from gateway.tools.grants import Grants
 from gateway.tools.kind import OperatorTool, ToolKind
-from gateway.tools.kinds import KindServices, SharedRuntimes, make_kind
+from gateway.tools.kind_factories import make_kind
+from gateway.tools.kinds import KindServices, SharedRuntimes
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import MEMORY_TOOL_NAMES, EncodedTool, TokenCounter, list_literal_names
@@ -55,10 +56,10 @@ class ToolEntry:
 
     def times(self) -> tuple[float, float]:
         """Return the median and the 95th percentile of its newest runs, in milliseconds."""
-        held = sorted(self.milliseconds)
-        if len(held) < 2:
-            return (held[0], held[0]) if held else (0.0, 0.0)
-        cuts = quantiles(held, n=20)
+        durations = sorted(self.milliseconds)
+        if len(durations) < 2:
+            return (durations[0], durations[0]) if durations else (0.0, 0.0)
+        cuts = quantiles(durations, n=20)
         return cuts[9], cuts[18]
 
 
@@ -99,26 +100,26 @@ class GrantedTools:
     """The tools that requests of one grant may use, by name, sorted.
 
     The same object while neither the grant nor a tool changes, so that what is made of them is
-    kept. chosen: what an epoch that begins shows, by the blocks that its tools need. offers: by the
-    names that an epoch shows.
+    kept. choices: what an epoch that begins shows, by the blocks that its tools need. offers: by
+    the names that an epoch shows.
     """
 
     def __init__(self, tools: Mapping[str, RegisteredTool]) -> None:
         self.tools = tools
         self.names = frozenset(tools)
         self.needed_blocks = frozenset(tool.tool.needs_block for tool in tools.values()) - {""}
-        self.chosen: dict[frozenset[str], Mapping[str, str]] = {}
+        self.choices: dict[frozenset[str], Mapping[str, str]] = {}
         self.offers: dict[tuple[str, ...], ShownTools] = {}
 
     def with_more(self, more_tools: Mapping[str, RegisteredTool]) -> GrantedTools:
         """Return these tools and some that one request has beside them."""
         return GrantedTools({**self.tools, **more_tools}) if more_tools else self
 
-    def keep_offer(self, shown: tuple[str, ...], offer: ShownTools) -> None:
+    def keep_offer(self, labels: tuple[str, ...], offer: ShownTools) -> None:
         """Keep what an epoch shows; few epochs are of one grant."""
         if len(self.offers) >= MAX_ANSWERS:
             self.offers.clear()
-        self.offers[shown] = offer
+        self.offers[labels] = offer
 
 
 class Catalog:
@@ -128,22 +129,22 @@ class Catalog:
         self, tools: Mapping[str, RegisteredTool], colliding: Sequence[RegisteredTool]
     ) -> None:
         self.tools, self.colliding = tools, colliding
-        self._granted: dict[Grants, GrantedTools] = {}
+        self._tools_by_grants: dict[Grants, GrantedTools] = {}
 
     def find_granted(self, grants: Grants) -> GrantedTools:
         """Return the tools that a request may use; the same object while none of them changes."""
-        chosen = self._granted.get(grants)
-        if chosen is None:
-            if len(self._granted) >= MAX_ANSWERS:
-                self._granted.clear()
-            chosen = self._granted[grants] = GrantedTools(
+        granted_tools = self._tools_by_grants.get(grants)
+        if granted_tools is None:
+            if len(self._tools_by_grants) >= MAX_ANSWERS:
+                self._tools_by_grants.clear()
+            granted_tools = self._tools_by_grants[grants] = GrantedTools(
                 {
                     name: tool
                     for name, tool in self.tools.items()
                     if grants.allow(name) and not (grants.reads_only and tool.tool.effect != "read")
                 }
             )
-        return chosen
+        return granted_tools
 
 
 class ToolRegistry:
@@ -173,18 +174,18 @@ class ToolRegistry:
 
     def catalog(self, tenant: str) -> Catalog:
         """Return the tools that a tenant may be granted; the same while no kind changes."""
-        listed = [entry.list_tools(tenant) for entry in self._changing]
-        held = self._catalogs.get(tenant)
-        if held is not None and all(map(_is_same, held[0], listed)):
-            return held[1]
+        tool_lists = [entry.list_tools(tenant) for entry in self._changing]
+        cache_entry = self._catalogs.get(tenant)
+        if cache_entry is not None and all(map(_is_same, cache_entry[0], tool_lists)):
+            return cache_entry[1]
         if len(self._catalogs) >= MAX_ANSWERS:
             self._catalogs.clear()
-        changing = dict(zip(map(id, self._changing), listed, strict=True))
+        changing = dict(zip(map(id, self._changing), tool_lists, strict=True))
         catalog = self._make_catalog(
             changing[id(entry)] if id(entry) in changing else entry.list_tools(tenant)
             for entry in self._all_entries()
         )
-        self._catalogs[tenant] = listed, catalog
+        self._catalogs[tenant] = tool_lists, catalog
         return catalog
 
     def find_stand_in(self, tenant: str) -> RegisteredTool | None:
@@ -221,11 +222,11 @@ class ToolRegistry:
     def _all_entries(self) -> list[ToolEntry]:
         return [*self.entries.values(), self._api_entry]
 
-    def _make_catalog(self, listed: Iterable[Sequence[OperatorTool]]) -> Catalog:
+    def _make_catalog(self, tool_lists: Iterable[Sequence[OperatorTool]]) -> Catalog:
         tools: dict[str, RegisteredTool] = {}
         colliding: list[RegisteredTool] = []
-        for entry, own in zip(self._all_entries(), listed, strict=True):
-            for tool in own:
+        for entry, entry_tools in zip(self._all_entries(), tool_lists, strict=True):
+            for tool in entry_tools:
                 registered = self.register(entry, tool)
                 if tool.name in tools or is_reserved(tool.name):
                     colliding.append(registered)
@@ -236,11 +237,11 @@ class ToolRegistry:
     def register(self, entry: ToolEntry, tool: OperatorTool) -> RegisteredTool:
         """Return a tool with its entry, measured."""
         definition = definition_of(tool.name, tool.description, tool.parameters)
-        encoded = _sorted.encode([definition, tool.effect, tool.version])
-        digest = hashlib.sha256(encoded).hexdigest()[:32]
-        written = msgspec.json.encode(definition)
-        tokens = self._counter.text(written.decode("utf-8", "replace"))
-        return RegisteredTool(tool, entry, definition, digest, tokens, len(written))
+        identity = _sorted.encode([definition, tool.effect, tool.version])
+        digest = hashlib.sha256(identity).hexdigest()[:32]
+        text = msgspec.json.encode(definition)
+        tokens = self._counter.text(text.decode("utf-8", "replace"))
+        return RegisteredTool(tool, entry, definition, digest, tokens, len(text))
 
 
 def definition_of(name: str, description: str, parameters: Mapping[str, Any]) -> EncodedTool:
@@ -264,13 +265,15 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
     """
     settings = services.settings
     entries: dict[str, ToolEntry] = {}
-    for name, told in sorted(settings.tools.items()):
-        known = before.entries.get(name) if before is not None else None
+    for name, entry_settings in sorted(settings.tools.items()):
+        earlier_entry = before.entries.get(name) if before is not None else None
         is_same = before is not None and before.shared is services.shared
-        if known is not None and known.settings == told and is_same:
-            entries[name] = known
+        if earlier_entry is not None and earlier_entry.settings == entry_settings and is_same:
+            entries[name] = earlier_entry
         else:
-            entries[name] = ToolEntry(name, told, make_kind(name, told, services))
+            entries[name] = ToolEntry(
+                name, entry_settings, make_kind(name, entry_settings, services)
+            )
     if before is None:
         tenant_tools = TenantPythonTools(services.memory, services.shared)
     else:

@@ -23,13 +23,16 @@ NO_SUCH_RESULT = "Error: there is no such result."
 
 
 class ShownResult(msgspec.Struct, frozen=True):
-    """What is shown of an output. full: all of its text where that was cut, else "". ident: its."""
+    """What is shown of an output.
+
+    full_text: all of its text where that was cut, else "". ident: its.
+    """
 
     result: Result
     characters: int
     image_count: int = 0
     ident: str = ""
-    full: str = ""
+    full_text: str = ""
 
 
 def clean_text(text: str) -> str:
@@ -56,18 +59,18 @@ def show_output(name: str, output: ToolOutput, how: Showing, room: ImageRoom) ->
     text = clean_text(output.text)
     if output.status == "error" and not text.startswith(ERROR):
         text = ERROR + text
-    shown, ident = cut_text(text, how.limit, is_kept=how.is_kept)
+    shown_text, ident = cut_text(text, how.limit, is_kept=how.is_kept)
     pictures, stubs = room.take(name, output.images)
     if stubs:
-        shown = "\n".join([shown, *stubs] if shown else stubs)
+        shown_text = "\n".join([shown_text, *stubs] if shown_text else stubs)
     if how.is_data and output.status == "ok":
-        shown = HEAD.format(name) + shown
-    result: Result = shown
+        shown_text = HEAD.format(name) + shown_text
+    result: Result = shown_text
     if pictures:
         stub = "\n".join(stub_of(picture) for picture in pictures)
-        result = ResultWithImages(shown, pictures, stub)
-    full = bounded_bytes(text) if ident else ""
-    return ShownResult(result, len(text), len(pictures), ident, full)
+        result = ResultWithImages(shown_text, pictures, stub)
+    full_text = bounded_bytes(text) if ident else ""
+    return ShownResult(result, len(text), len(pictures), ident, full_text)
 
 
 def cut_text(text: str, limit: int, *, is_kept: bool) -> tuple[str, str]:
@@ -76,53 +79,61 @@ def cut_text(text: str, limit: int, *, is_kept: bool) -> tuple[str, str]:
         return text, ""
     head = limit * 3 // 4
     tail = limit - head
-    left_out = len(text) - limit
+    cut_characters = len(text) - limit
     if is_kept:
         ident = new_id("res")
         how = f'result_open("{ident}", {head}) shows them'
     else:
         ident, how = "", "in read mode nothing is kept"
-    return f"{text[:head]}\n[{left_out} characters left out; {how}]\n{text[-tail:]}", ident
+    return f"{text[:head]}\n[{cut_characters} characters left out; {how}]\n{text[-tail:]}", ident
 
 
 def bounded_bytes(text: str) -> str:
     """Return as much of a text as is kept."""
-    written = text.encode()
-    return text if len(written) <= KEPT_BYTES else written[:KEPT_BYTES].decode("utf-8", "ignore")
+    encoded_text = text.encode()
+    return (
+        text
+        if len(encoded_text) <= KEPT_BYTES
+        else encoded_text[:KEPT_BYTES].decode("utf-8", "ignore")
+    )
 
 
-def open_result(ident: str, content: str, offset: int, wanted: str) -> str:
+def open_result(ident: str, content: str, offset: int, query: str) -> str:
     """Return what `result_open` shows of a kept result."""
-    if wanted:
-        return _lines_with(content, wanted)
+    if query:
+        return _lines_with(content, query)
     part = content[offset : offset + SHOWN_CHARACTERS]
     end = offset + len(part)
     if not part:
         return f"Error: this result has {len(content)} characters; give a smaller offset."
-    left = len(content) - end
-    more = f'\n[{left} characters follow; result_open("{ident}", {end}) shows them]' if left else ""
-    return part + more
+    characters_left = len(content) - end
+    hint = (
+        f'\n[{characters_left} characters follow; result_open("{ident}", {end}) shows them]'
+        if characters_left
+        else ""
+    )
+    return part + hint
 
 
-def _lines_with(content: str, wanted: str) -> str:
-    folded, size = wanted.casefold(), 0
+def _lines_with(content: str, query: str) -> str:
+    folded_query, size = query.casefold(), 0
     lines: list[str] = []
-    matching = [line for line in content.split("\n") if folded in line.casefold()]
-    for line in matching:
+    matches = [line for line in content.split("\n") if folded_query in line.casefold()]
+    for line in matches:
         size += len(line) + 1
         if size > SHOWN_CHARACTERS:
             lines.append(line[: max(0, SHOWN_CHARACTERS - size + len(line))])
-            lines.append(f"[{len(matching) - len(lines) + 1} more lines hold it]")
+            lines.append(f"[{len(matches) - len(lines) + 1} more lines hold it]")
             break
         lines.append(line)
-    return "\n".join(lines) if lines else f"Nothing found: no line holds {wanted[:80]!r}."
+    return "\n".join(lines) if lines else f"Nothing found: no line holds {query[:80]!r}."
 
 
 class ImageRoom:
     """What is left of the pictures that one turn may show."""
 
     def __init__(self, count: int) -> None:
-        self._left = count
+        self._images_left = count
 
     def take(self, name: str, images: Sequence[ToolImage]) -> tuple[list[ResultImage], list[str]]:
         """Return the pictures that are shown, and stubs for the others."""
@@ -131,8 +142,8 @@ class ImageRoom:
         for image in images:
             picture = ResultImage(name, image.media_type, image.data, image.byte_count)
             fits = image.byte_count <= IMAGE_BYTES and image.media_type in IMAGE_TYPES
-            if self._left > 0 and fits:
-                self._left -= 1
+            if self._images_left > 0 and fits:
+                self._images_left -= 1
                 pictures.append(picture)
             else:
                 stubs.append(stub_of(picture))

@@ -47,16 +47,16 @@ class SandboxOutcome:
 
     text: str
     is_error: bool = False
-    printed: str = ""
+    output: str = ""
 
     def show(self) -> str:
         """Return result and printed lines as a model reads them."""
-        printed = self.printed.rstrip("\n")
-        if not printed:
+        output = self.output.rstrip("\n")
+        if not output:
             return self.text
         if not self.text:
-            return f"Printed:\n{printed}"
-        return f"{self.text}\nPrinted:\n{printed}"
+            return f"Printed:\n{output}"
+        return f"{self.text}\nPrinted:\n{output}"
 
 
 class Sandbox(Protocol):
@@ -80,25 +80,25 @@ class PrintedText:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._pieces: list[str] = []
+        self._parts: list[str] = []
         self._size = 0
 
     def add(self, stream: str, text: str) -> None:
         """Take what was printed to a stream."""
-        left = self._limit - self._size
-        if left > 0:
-            self._pieces.append(text[:left])
+        characters_left = self._limit - self._size
+        if characters_left > 0:
+            self._parts.append(text[:characters_left])
         self._size += len(text)
 
     @property
     def text(self) -> str:
-        printed = "".join(self._pieces)
+        output = "".join(self._parts)
         if self._size <= self._limit:
-            return printed
-        return f"{printed}\n[{self._size - self._limit:,} more characters were printed]"
+            return output
+        return f"{output}\n[{self._size - self._limit:,} more characters were printed]"
 
 
-def limit_calls(functions: Mapping[str, HostFunction], most: int) -> dict[str, HostFunction]:
+def limit_calls(functions: Mapping[str, HostFunction], max_calls: int) -> dict[str, HostFunction]:
     """Return functions of the gateway that can be called so often in all."""
     calls = 0
 
@@ -106,8 +106,8 @@ def limit_calls(functions: Mapping[str, HostFunction], most: int) -> dict[str, H
         async def call(*args: Any, **kwargs: Any) -> Any:
             nonlocal calls
             calls += 1
-            if calls > most:
-                raise RuntimeError(f"a run may call the gateway {most} times, and did")
+            if calls > max_calls:
+                raise RuntimeError(f"a run may call the gateway {max_calls} times, and did")
             return await function(*args, **kwargs)
 
         return call
@@ -115,34 +115,34 @@ def limit_calls(functions: Mapping[str, HostFunction], most: int) -> dict[str, H
     return {name: limit(function) for name, function in functions.items()}
 
 
-def read_result(rendered: Any, name: str, printed: str) -> SandboxOutcome:
+def read_result(result_parts: Any, name: str, output: str) -> SandboxOutcome:
     """Return what `sandbox_runtime` made of a result."""
     if (
-        not isinstance(rendered, list)
-        or len(rendered) != 2
-        or not all(isinstance(part, str) for part in rendered)
+        not isinstance(result_parts, list)
+        or len(result_parts) != 2
+        or not all(isinstance(part, str) for part in result_parts)
     ):
-        return fail(f"{name} gave no result", printed)
-    form, text = rendered
+        return fail(f"{name} gave no result", output)
+    form, text = result_parts
     if form == "other":
         article = "an" if text[:1].lower() in "aeiou" else "a"
-        return fail(f"{name} returned {article} {text[:80]}, return text or JSON", printed)
+        return fail(f"{name} returned {article} {text[:80]}, return text or JSON", output)
     if form == "json" and text == "null":
-        text = "" if printed else "null"
-    return SandboxOutcome(mend_text(text[:RESULT_CHARACTERS]), printed=mend_text(printed))
+        text = "" if output else "null"
+    return SandboxOutcome(mend_text(text[:RESULT_CHARACTERS]), output=mend_text(output))
 
 
-def fail(cause: str, printed: str = "") -> SandboxOutcome:
+def fail(cause: str, output: str = "") -> SandboxOutcome:
     """Return the outcome of a run that gave nothing."""
     cause = mend_text(cause[:CAUSE_CHARACTERS]).strip().rstrip(".")
-    return SandboxOutcome(f"Error: {cause}.", is_error=True, printed=mend_text(printed))
+    return SandboxOutcome(f"Error: {cause}.", is_error=True, output=mend_text(output))
 
 
 def say_exception(kind: str, message: str, line: int) -> str:
     """Return an exception as a model reads it."""
     where = f" (line {line})" if line > 0 else ""
-    said = f": {message[: CAUSE_CHARACTERS - 80]}" if message else ""
-    return f"{kind[:60]}{said}{where}"
+    message_part = f": {message[: CAUSE_CHARACTERS - 80]}" if message else ""
+    return f"{kind[:60]}{message_part}{where}"
 
 
 def mend_text(text: str) -> str:

@@ -41,10 +41,10 @@ class SandboxFetch:
         secrets: Mapping[str, str],
         resolve: Resolve | None = None,
     ) -> None:
-        plain = tuple(host.removeprefix(PLAIN) for host in hosts if host.startswith(PLAIN))
+        plain_hosts = tuple(host.removeprefix(PLAIN) for host in hosts if host.startswith(PLAIN))
         secure = tuple(host for host in hosts if not host.startswith(PLAIN))
         # With plain hosts alone, no public one may be reached.
-        rules = UrlRules(secure or ("none.invalid",), (), plain, (443,), secure_only=True)
+        rules = UrlRules(secure or ("none.invalid",), (), plain_hosts, (443,), secure_only=True)
         self._http = GuardedHttp(UrlGuard(rules, resolve))
         self._values = dict(secrets)
         # Another one in each process, so that no source can know it.
@@ -90,22 +90,24 @@ class SandboxFetch:
         if method not in METHODS:
             raise ValueError(f"the method {method[:20]!r} is none of {', '.join(METHODS)}")
         json_value, text = bodies
-        sent = {str(name): self._reveal(str(value)) for name, value in (headers or {}).items()}
+        request_headers = {
+            str(name): self._reveal(str(value)) for name, value in (headers or {}).items()
+        }
         body = b"" if text is None else str(text).encode("utf-8", "replace")
         if json_value is not None:
             body = msgspec.json.encode(json_value)
-            if not any(name.lower() == "content-type" for name in sent):
-                sent["Content-Type"] = "application/json"
+            if not any(name.lower() == "content-type" for name in request_headers):
+                request_headers["Content-Type"] = "application/json"
         if len(body) > REQUEST_BYTES:
             raise ValueError(f"fetch sends at most {REQUEST_BYTES >> 20} MiB")
-        return GuardedRequest(self._fill_query(url), method, sent, body)
+        return GuardedRequest(self._fill_query(url), method, request_headers, body)
 
     def _fill_query(self, url: str) -> str:
         """Return the URL with secrets in its query, and nowhere else."""
-        before, mark, query = url.partition("?")
+        before, separator, query = url.partition("?")
         for name, placeholder in self.placeholders.items():
             query = query.replace(placeholder, quote(self._values[name], safe=""))
-        return f"{before}{mark}{query}"
+        return f"{before}{separator}{query}"
 
     def _reveal(self, text: str) -> str:
         for name, placeholder in self.placeholders.items():
@@ -131,6 +133,8 @@ class SandboxFetch:
 
 def _spellings(value: str) -> tuple[str, ...]:
     """Return how a server may repeat a value."""
-    quoted = quote(value, safe="")
-    escaped = msgspec.json.encode(value).decode()[1:-1]
-    return tuple(dict.fromkeys((value, quoted, quoted.replace("%20", "+"), escaped)))
+    quoted_value = quote(value, safe="")
+    escaped_value = msgspec.json.encode(value).decode()[1:-1]
+    return tuple(
+        dict.fromkeys((value, quoted_value, quoted_value.replace("%20", "+"), escaped_value))
+    )

@@ -91,7 +91,7 @@ class TenantPythonTools:
         self._read_at = 0.0
         self._read_when = 0.0  # the Unix time of that
         self._reading: asyncio.Task[None] | None = None
-        self._parsed: dict[tuple[str, str, int], PythonSource] = {}
+        self._sources: dict[tuple[str, str, int], PythonSource] = {}
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         """Return a tenant's tools as they were listed last; read them anew after a while."""
@@ -109,11 +109,13 @@ class TenantPythonTools:
         self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
     ) -> ToolOutput:
         """Call a tool as its row says now."""
-        stored = await management.python_tools.find_tool(self._memory, (caller.tenant, tool.name))
-        if stored is None or stored.version != tool.version:
+        stored_tool = await management.python_tools.find_tool(
+            self._memory, (caller.tenant, tool.name)
+        )
+        if stored_tool is None or stored_tool.version != tool.version:
             return ToolOutput(f"Error: {tool.name} is no longer available.", status="error")
-        definition = read_definition(stored.definition)
-        source = self._parse(stored, definition)
+        definition = read_definition(stored_tool.definition)
+        source = self._parse(stored_tool, definition)
         network = None
         if definition.hosts:
             network = SandboxFetch(tuple(definition.hosts), {})
@@ -138,18 +140,20 @@ class TenantPythonTools:
 
     async def read_lists(self) -> None:
         """Read what is listed of all tools. Raises StoreUnavailable."""
-        begun, when = time.monotonic(), time.time()
+        start_time, read_when = time.monotonic(), time.time()
         rows = await management.python_tools.list_tools(self._memory)
         tools: dict[str, list[OperatorTool]] = {}
-        for tenant, name, version, listed in rows:
-            tools.setdefault(tenant, []).append(make_tool(name, version, read_listed(listed)))
+        for tenant, name, version, listing in rows:
+            tools.setdefault(tenant, []).append(make_tool(name, version, read_listed(listing)))
         # What did not change stays the same object: that is how the registry sees it.
         before = self.tools
         self.tools = {
-            tenant: before[tenant] if before.get(tenant) == tuple(own) else tuple(own)
-            for tenant, own in tools.items()
+            tenant: before[tenant]
+            if before.get(tenant) == tuple(tenant_tools)
+            else tuple(tenant_tools)
+            for tenant, tenant_tools in tools.items()
         }
-        self._read_at, self._read_when = begun, when
+        self._read_at, self._read_when = start_time, read_when
 
     async def check(self, name: str, definition: ToolDefinition) -> tuple[ToolText, list[str]]:
         """Return what is written of a tool, and warnings. Raises SourceRefused, ToolRefused."""
@@ -169,25 +173,25 @@ class TenantPythonTools:
         if problem := await self._find_problem(definition.sandbox):
             raise ToolRefused(problem, "sandbox")
         warnings = await probe_source(self.shared.sandboxes, source, definition.sandbox)
-        listed = ListedDefinition(
+        listing = ListedDefinition(
             settings.description or source.description or f"Runs {name}.",
             dict(source.parameters),
             settings.effect or ("write" if settings.hosts else "read"),
             definition.timeout,
         )
         text = msgspec.json.encode(definition).decode()
-        return ToolText(text, msgspec.json.encode(listed).decode()), warnings
+        return ToolText(text, msgspec.json.encode(listing).decode()), warnings
 
     async def _find_problem(self, sandbox: SandboxName) -> str:
         return await self.shared.sandboxes.choose(sandbox).find_problem()
 
-    def _parse(self, stored: StoredTool, definition: ToolDefinition) -> PythonSource:
-        key = (stored.tenant, stored.name, stored.version)
-        source = self._parsed.get(key)
+    def _parse(self, stored_tool: StoredTool, definition: ToolDefinition) -> PythonSource:
+        key = (stored_tool.tenant, stored_tool.name, stored_tool.version)
+        source = self._sources.get(key)
         if source is None:
-            if len(self._parsed) >= MAX_PARSED:
-                self._parsed.clear()
-            source = self._parsed[key] = read_source(definition.source, definition.sandbox)
+            if len(self._sources) >= MAX_PARSED:
+                self._sources.clear()
+            source = self._sources[key] = read_source(definition.source, definition.sandbox)
         return source
 
     async def read_quietly(self) -> None:
@@ -200,16 +204,16 @@ class TenantPythonTools:
             self._reading = None
 
 
-def make_tool(name: str, version: int, listed: ListedDefinition) -> OperatorTool:
+def make_tool(name: str, version: int, listing: ListedDefinition) -> OperatorTool:
     """Return a tool as its row lists it."""
     return OperatorTool(
         name,
         API_ENTRY,
-        listed.description,
-        listed.parameters,
-        listed.effect,
+        listing.description,
+        listing.parameters,
+        listing.effect,
         version=version,
-        timeout=listed.timeout,
+        timeout=listing.timeout,
     )
 
 

@@ -118,8 +118,8 @@ class ToolRuns:
         kind = "toolbox" if tool is None else tool.entry.settings.kind
         self._observer.count_refusal(run.entry)
         counts = {"queued_ms": 0.0, "characters": len(text), "images": 0, "cost_usd": 0.0}
-        told = {"kind": kind, "started_at": iso(time.time()), **counts, **facts}
-        return RunRecord(run, "refused", text, facts=told)
+        all_facts = {"kind": kind, "started_at": iso(time.time()), **counts, **facts}
+        return RunRecord(run, "refused", text, facts=all_facts)
 
     def note_end(self, record: RunRecord) -> None:
         """Count a call that is over."""
@@ -129,8 +129,8 @@ class ToolRuns:
         self, call: AdmittedCall, tool: RegisteredTool, ledger: RunLedger, timing: RunTiming
     ) -> RunRecord:
         """Run a call within its time, and write down what becomes of it."""
-        left = self._until - asyncio.get_running_loop().time()
-        seconds = max(LEAST_SECONDS, min(tool.timeout, left))
+        seconds_left = self._until - asyncio.get_running_loop().time()
+        seconds = max(LEAST_SECONDS, min(tool.timeout, seconds_left))
         try:
             async with asyncio.timeout(seconds), AsyncExitStack() as stack:
                 await self._take_slots(stack, tool.entry)
@@ -176,14 +176,14 @@ class ToolRuns:
         settings = tool.entry.settings
         limit = settings.result_characters or self._registry.settings.result_characters
         how = Showing(limit, ledger.records, settings.kind not in TRUSTED_KINDS)
-        shown = show_output(call.name, output, how, self._images)
+        shown_result = show_output(call.name, output, how, self._images)
         cost = settings.price + output.cost_usd
         facts: dict[str, Any] = {
             "kind": settings.kind,
             "started_at": iso(timing.started_at),
             "queued_ms": timing.queued_ms,
-            "characters": shown.characters,
-            "images": shown.image_count,
+            "characters": shown_result.characters,
+            "images": shown_result.image_count,
             "cost_usd": cost,
         }
         if output.origin:
@@ -192,26 +192,28 @@ class ToolRuns:
         return RunRecord(
             call.run,
             output.status,
-            shown.result,
+            shown_result.result,
             round(timing.seconds * 1000, 2),
             facts,
-            shown.ident,
-            shown.full,
+            shown_result.ident,
+            shown_result.full_text,
         )
 
     async def _run_own(
         self, call: AdmittedCall, ledger: RunLedger, hidden: Collection[str]
     ) -> RunRecord:
         """Run a tool of the toolbox itself."""
-        started = time.perf_counter()
+        start_time = time.perf_counter()
         if call.name == RESULT_OPEN:
             text = await _open(call.arguments, ledger)
         elif call.name == TOOL_SEARCH:
-            visible = {name: tool for name, tool in self._usable.items() if name not in hidden}
-            text = search_tools(visible, call.arguments)
+            visible_tools = {
+                name: tool for name, tool in self._usable.items() if name not in hidden
+            }
+            text = search_tools(visible_tools, call.arguments)
         else:
             text = f"Error: {call.name} cannot be called that way."
-        milliseconds = round((time.perf_counter() - started) * 1000, 2)
+        milliseconds = round((time.perf_counter() - start_time) * 1000, 2)
         status: RunStatus = "error" if text.startswith(ERROR) else "ok"
         return RunRecord(call.run, status, text, milliseconds, {"kind": "toolbox"})
 

@@ -22,18 +22,18 @@ def search_tools(tools: Mapping[str, RegisteredTool], arguments: Mapping[str, An
     hits = rank_tools(tools, str(arguments["query"]))[:limit]
     if not hits:
         return "Nothing found. Try other words for what the tool should do."
-    written = (_encode(tools[name].definition["function"]).decode() for name in hits)
-    return "\n".join(written)
+    definitions = (_encode(tools[name].definition["function"]).decode() for name in hits)
+    return "\n".join(definitions)
 
 
 def rank_tools(tools: Mapping[str, RegisteredTool], query: str) -> list[str]:
     """Return the names of the tools that share words with a query, the best first."""
-    wanted = set(stems_of(query[:1000]))
-    weighed = {name: _weigh(tool) for name, tool in tools.items()}
-    count = len(weighed) or 1
+    query_words = set(stems_of(query[:1000]))
+    words_by_tool = {name: _weigh(tool) for name, tool in tools.items()}
+    count = len(words_by_tool) or 1
     scores: dict[str, float] = {}
-    for word in wanted:
-        holders = {name: words[word] for name, words in weighed.items() if word in words}
+    for word in query_words:
+        holders = {name: words[word] for name, words in words_by_tool.items() if word in words}
         rarity = math.log(1 + count / (len(holders) or 1))
         for name, weight in holders.items():
             scores[name] = scores.get(name, 0.0) + rarity * weight
@@ -44,8 +44,10 @@ def _weigh(tool: RegisteredTool) -> dict[str, float]:
     """Return the words of a tool with their weights; those said often count little more."""
     function = tool.definition["function"]
     weights: dict[str, float] = {}
-    said = stems_of(function["description"]) + stems_of(" ".join(_parameter_words(function)))
-    for word in said:
+    description_words = stems_of(function["description"]) + stems_of(
+        " ".join(_parameter_words(function))
+    )
+    for word in description_words:
         weights[word] = min(2.0, weights.get(word, 0.0) + 1.0)
     for word in stems_of(tool.name):
         weights[word] = weights.get(word, 0.0) + NAME_WEIGHT

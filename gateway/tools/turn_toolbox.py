@@ -33,14 +33,14 @@ NONE_SHOWN = ShownTools(NO_OFFER, (), ())
 class ToolCircumstances(msgspec.Struct, frozen=True):
     """What a request may use.
 
-    granted: tools. taken: names that the client's own tools have. header: as it came.
+    granted_tools: tools. client_names: names that the client's own tools have. header: as it came.
     of_agent: patterns that the agent's profile grants. takes: the request and its target take
     tools. colleagues: tools that reach other agents, None for none.
     """
 
     registry: ToolRegistry
-    granted: GrantedTools
-    taken: frozenset[str]
+    granted_tools: GrantedTools
+    client_names: frozenset[str]
     header: str
     rules: RunRules
     approvals: CallApprovals
@@ -56,8 +56,8 @@ class ToolCircumstances(msgspec.Struct, frozen=True):
         """
         labels = {HEADER_LABEL: self.header} if self.header else {}
         if self.of_agent:
-            there = [name for name in self.of_agent if name in self.granted.tools]
-            digest = sha256(msgspec.json.encode([self.of_agent, there])).hexdigest()
+            present_names = [name for name in self.of_agent if name in self.granted_tools.tools]
+            digest = sha256(msgspec.json.encode([self.of_agent, present_names])).hexdigest()
             labels[AGENT_LABEL] = digest[:LABEL_DIGITS]
         return labels
 
@@ -66,18 +66,20 @@ class TurnToolbox:
     """See the port. deferred: names of tools that only `tool_search` finds."""
 
     def __init__(self, request: ToolCircumstances, runs: ToolRuns) -> None:
-        granted, taken = request.granted, request.taken
+        granted_tools, client_names = request.granted_tools, request.client_names
         self._request, self._runs = request, runs
         self._labels = request.label()
-        self.names: Collection[str] = granted.names | OWN_TOOLS.keys()
-        self._usable, self._own = granted.tools, OWN_NAMES
+        self.names: Collection[str] = granted_tools.names | OWN_TOOLS.keys()
+        self._usable, self._own_names = granted_tools.tools, OWN_NAMES
         self.withheld: list[str] = []
-        self._is_whole = taken.isdisjoint(self.names)
+        self._is_whole = client_names.isdisjoint(self.names)
         if not self._is_whole:
-            self.withheld = sorted(taken & granted.names)
-            self._usable = {name: t for name, t in granted.tools.items() if name not in taken}
-            self._own = tuple(name for name in OWN_NAMES if name not in taken)
-            self.names = frozenset((*self._usable, *self._own))
+            self.withheld = sorted(client_names & granted_tools.names)
+            self._usable = {
+                name: t for name, t in granted_tools.tools.items() if name not in client_names
+            }
+            self._own_names = tuple(name for name in OWN_NAMES if name not in client_names)
+            self.names = frozenset((*self._usable, *self._own_names))
         self.deferred: Sequence[str] = ()
         settings = request.registry.settings
         self._checker = CallChecker(self._usable, settings.calls_per_turn)
@@ -90,17 +92,17 @@ class TurnToolbox:
     def fingerprint(self) -> object | None:
         if not self._is_whole or self._request.colleagues is not None:
             return None
-        return self._request.granted, *self._labels.items()
+        return self._request.granted_tools, *self._labels.items()
 
     def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
-        granted = self._request.granted
-        needed = granted.needed_blocks.intersection(blocks)
-        chosen = granted.chosen.get(needed) if self._is_whole else None
-        if chosen is None:
-            chosen = self._choose(blocks)
+        granted_tools = self._request.granted_tools
+        block_labels = granted_tools.needed_blocks.intersection(blocks)
+        tool_digests = granted_tools.choices.get(block_labels) if self._is_whole else None
+        if tool_digests is None:
+            tool_digests = self._choose(blocks)
             if self._is_whole:
-                granted.chosen[needed] = chosen
-        return {**self._labels, **chosen} if self._labels else chosen
+                granted_tools.choices[block_labels] = tool_digests
+        return {**self._labels, **tool_digests} if self._labels else tool_digests
 
     def _choose(self, blocks: Collection[str]) -> Mapping[str, str]:
         usable = {
@@ -117,33 +119,37 @@ class TurnToolbox:
             helpers += [TOOL_SEARCH, TOOL_CALL]
             tools = {name: tool for name, tool in tools.items() if not tool.is_deferrable}
         digests = {name: tool.digest for name, tool in tools.items()}
-        return digests | {name: OWN_TOOLS[name].digest for name in helpers if name in self._own}
+        return digests | {
+            name: OWN_TOOLS[name].digest for name in helpers if name in self._own_names
+        }
 
-    def continues(self, shown: Mapping[str, str]) -> bool:
+    def continues(self, tool_digests: Mapping[str, str]) -> bool:
         labels = self._labels
         for label in LABELS:
-            if shown.get(label, "") != labels.get(label, ""):
+            if tool_digests.get(label, "") != labels.get(label, ""):
                 return False
-        for name, digest in shown.items():
+        for name, digest in tool_digests.items():
             if name in LABELS:
                 continue
-            tool = self._usable.get(name) or (OWN_TOOLS.get(name) if name in self._own else None)
+            tool = self._usable.get(name) or (
+                OWN_TOOLS.get(name) if name in self._own_names else None
+            )
             if tool is None or tool.digest != digest:
                 return False
         return True
 
-    def offer(self, shown: Mapping[str, str]) -> ToolOffer:
-        offered = self._show(shown)
-        self.deferred = offered.deferred
-        return offered.offer
+    def offer(self, tool_digests: Mapping[str, str]) -> ToolOffer:
+        shown_tools = self._show(tool_digests)
+        self.deferred = shown_tools.deferred
+        return shown_tools.offer
 
-    def _show(self, shown: Mapping[str, str]) -> ShownTools:
+    def _show(self, tool_digests: Mapping[str, str]) -> ShownTools:
         if not self._request.takes:
             return NONE_SHOWN
-        labelled, granted = tuple(shown), self._request.granted
-        if self._is_whole and (offer := granted.offers.get(labelled)) is not None:
+        labels, granted_tools = tuple(tool_digests), self._request.granted_tools
+        if self._is_whole and (offer := granted_tools.offers.get(labels)) is not None:
             return offer
-        names = sorted(name for name in shown if name not in LABELS)
+        names = sorted(name for name in tool_digests if name not in LABELS)
         tools = [self._usable.get(name) or OWN_TOOLS[name] for name in names]
         offer = ShownTools(
             ToolOffer(
@@ -152,29 +158,34 @@ class TurnToolbox:
                 sum(tool.byte_count for tool in tools),
             ),
             names,
-            [n for n in self._usable if n not in shown] if TOOL_SEARCH in shown else (),
+            [n for n in self._usable if n not in tool_digests]
+            if TOOL_SEARCH in tool_digests
+            else (),
         )
         if self._is_whole:
-            granted.keep_offer(labelled, offer)
+            granted_tools.keep_offer(labels, offer)
         return offer
 
-    def describe(self, shown: Mapping[str, str]) -> Json:
-        offered = self._show(shown)
+    def describe(self, tool_digests: Mapping[str, str]) -> Json:
+        shown_tools = self._show(tool_digests)
         withheld = [{"name": n, "why": "the client has a tool of this name"} for n in self.withheld]
-        return {"offered": offered.names, "deferred": self.deferred, "withheld": withheld}
+        return {"offered": shown_tools.names, "deferred": self.deferred, "withheld": withheld}
 
     async def run(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
         if self._request.colleagues is not None:
             self._request.colleagues.begin_round(turn.conversation, turn.explain_id)
-        checked = self._check(calls, turn)
-        running: list[asyncio.Task[RunRecord] | RunRecord] = []
+        admitted_calls = self._check(calls, turn)
+        runs: list[asyncio.Task[RunRecord] | RunRecord] = []
         async with asyncio.TaskGroup() as group:
-            for call in checked:
+            for call in admitted_calls:
                 if isinstance(call, RunRecord):
-                    running.append(call)
+                    runs.append(call)
                 else:
-                    running.append(group.create_task(self._run_call(call, turn)))
-        records = [one if isinstance(one, RunRecord) else one.result() for one in running]
+                    runs.append(group.create_task(self._run_call(call, turn)))
+        records = [
+            record_or_task if isinstance(record_or_task, RunRecord) else record_or_task.result()
+            for record_or_task in runs
+        ]
         for record in records:
             self._runs.note_end(record)
         return records
@@ -207,14 +218,14 @@ class TurnToolbox:
         """Return the calls that may run, and a record for each that may not."""
         rules = self._request.rules.begin_reply(turn.before)
         self._checker.begin_reply(turn.before)
-        checked: list[AdmittedCall | RunRecord] = []
+        admitted_calls: list[AdmittedCall | RunRecord] = []
         for call, place in zip(calls, turn.places, strict=True):
             try:
-                checked.append(self._admit(call, place, rules))
+                admitted_calls.append(self._admit(call, place, rules))
             except RefusedCall as e:
                 facts = {"rule": e.rule} if e.rule else {}
-                checked.append(self._runs.refuse(self._run_of(call, place), str(e), facts))
-        return checked
+                admitted_calls.append(self._runs.refuse(self._run_of(call, place), str(e), facts))
+        return admitted_calls
 
     def _admit(self, call: ToolCall, place: int, rules: ReplyRules) -> AdmittedCall:
         """Return a call that may run. Raises RefusedCall."""

@@ -109,10 +109,10 @@ def is_public(address: Address) -> bool:
         return address.is_global and not any(address in network for network in UNFIT_IPV4)
     if address.ipv4_mapped is not None:
         return is_public(address.ipv4_mapped)
-    packed = int(address)
-    last = ipaddress.IPv4Address(packed & 0xFFFFFFFF)
+    number = int(address)
+    embedded_address = ipaddress.IPv4Address(number & 0xFFFFFFFF)
     if address in NAT64:
-        return is_public(last)
+        return is_public(embedded_address)
     if address not in GLOBAL_UNICAST or address.is_multicast:
         return False
     if any(address in network for network in UNFIT_IPV6):
@@ -120,7 +120,7 @@ def is_public(address: Address) -> bool:
     # Of 6to4 some versions of Python call every address global, and some none.
     if not (address.is_global if address.sixtofour is None else is_public(address.sixtofour)):
         return False
-    return packed >> 32 & 0xFFFFFFFF not in ISATAP or is_public(last)
+    return number >> 32 & 0xFFFFFFFF not in ISATAP or is_public(embedded_address)
 
 
 class UrlGuard:
@@ -144,26 +144,26 @@ class UrlGuard:
         target = f"{path}?{query}" if query else path
         return CheckedUrl(parts.scheme, host, port, target, is_private)
 
-    def follow(self, checked: CheckedUrl, location: str) -> CheckedUrl:
+    def follow(self, url: CheckedUrl, location: str) -> CheckedUrl:
         """Return where a redirect leads. Raises UrlRefused."""
-        return self.check(urljoin(checked.text, location))
+        return self.check(urljoin(url.text, location))
 
-    async def find_addresses(self, checked: CheckedUrl) -> list[Address]:
+    async def find_addresses(self, url: CheckedUrl) -> list[Address]:
         """Return the addresses to connect to, every one of them checked. Raises UrlRefused."""
-        literal = _read_literal(checked.host)
+        literal = _read_literal(url.host)
         if literal is not None:
             addresses = [literal]
         else:
             try:
-                texts = await self._resolve(checked.host, checked.port)
+                texts = await self._resolve(url.host, url.port)
                 # A scope names an interface of this machine.
                 addresses = [ipaddress.ip_address(text) for text in texts]
             except (OSError, ValueError):
-                raise _not_public(checked.text) from None
+                raise _not_public(url.text) from None
         if not addresses:
-            raise _not_public(checked.text)
-        if not checked.is_private and not all(map(is_public, addresses)):
-            raise _not_public(checked.text)
+            raise _not_public(url.text)
+        if not url.is_private and not all(map(is_public, addresses)):
+            raise _not_public(url.text)
         return list(dict.fromkeys(addresses))
 
     def _check_host(self, host: str, port: int, scheme: str) -> None:
@@ -175,9 +175,11 @@ class UrlGuard:
             raise UrlRefused(f"port {port} is not allowed; allowed are {ports}.")
         if any(matches_host(pattern, host) for pattern in rules.deny_hosts):
             raise UrlRefused(f"{host} may not be opened here.")
-        allowed = rules.allow_hosts
-        if allowed and not any(matches_host(pattern, host) for pattern in allowed):
-            raise UrlRefused(f"{host} may not be opened here. Allowed: {', '.join(allowed[:20])}.")
+        allowed_hosts = rules.allow_hosts
+        if allowed_hosts and not any(matches_host(pattern, host) for pattern in allowed_hosts):
+            raise UrlRefused(
+                f"{host} may not be opened here. Allowed: {', '.join(allowed_hosts[:20])}."
+            )
         literal = _read_literal(host)
         if literal is not None and not is_public(literal):
             raise _not_public(host)
@@ -203,9 +205,13 @@ def normalise_host(host: str) -> str:
         if address.scope_id is not None:
             raise _not_public(host)
         return str(address)
-    folded = unicodedata.normalize("NFKC", host).lower().replace("。", ".").rstrip(".")
+    folded_host = unicodedata.normalize("NFKC", host).lower().replace("。", ".").rstrip(".")
     try:
-        name = folded if folded.isascii() else folded.encode("idna").decode("ascii").lower()
+        name = (
+            folded_host
+            if folded_host.isascii()
+            else folded_host.encode("idna").decode("ascii").lower()
+        )
     except UnicodeError:
         raise UrlRefused("the host name of the URL is not valid.") from None
     if not HOST.fullmatch(name) or ".." in name:
@@ -254,5 +260,5 @@ def _read_literal(host: str) -> Address | None:
         return None
 
 
-def _not_public(what: str) -> UrlRefused:
-    return UrlRefused(f"{what[:300]} is not a public address.")
+def _not_public(place: str) -> UrlRefused:
+    return UrlRefused(f"{place[:300]} is not a public address.")

@@ -51,7 +51,7 @@ class PageText:
 class _Page:
     """What was read of a page so far."""
 
-    pieces: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
     title: str = ""
     hidden: list[str] = field(default_factory=list)  # open elements whose text is not read
     preformatted: int = 0
@@ -60,7 +60,7 @@ class _Page:
         if self.hidden or not text:
             return
         text = unescape(text)
-        self.pieces.append(text if self.preformatted else SPACE.sub(" ", text))
+        self.parts.append(text if self.preformatted else SPACE.sub(" ", text))
 
     def open(self, name: str) -> None:
         if name in HIDDEN:
@@ -70,9 +70,9 @@ class _Page:
 
     def _open_visible(self, name: str) -> None:
         if name in CELLS:
-            self.pieces.append("\t")
+            self.parts.append("\t")
         elif name in BLOCKS:
-            self.pieces.append("\n" + HEADINGS.get(name, "- " if name == "li" else ""))
+            self.parts.append("\n" + HEADINGS.get(name, "- " if name == "li" else ""))
         if name == "pre":
             self.preformatted += 1
 
@@ -81,7 +81,7 @@ class _Page:
             while self.hidden and self.hidden.pop() != name:
                 pass
         elif not self.hidden and name in BLOCKS:
-            self.pieces.append("\n")
+            self.parts.append("\n")
         if name == "pre" and self.preformatted:
             self.preformatted -= 1
 
@@ -90,15 +90,15 @@ def read_html(html: str) -> PageText:
     """Return the title and the visible text of a page."""
     page = _Page()
     at = 0
-    lower = _LowerText(html)
+    lower_text = _LowerText(html)
     while at < len(html):
-        mark = html.find("<", at)
-        if mark < 0:
+        tag_start = html.find("<", at)
+        if tag_start < 0:
             page.add_text(html[at:])
             break
-        page.add_text(html[at:mark])
-        at = _read_markup(html, mark, page, lower)
-    return PageText(page.title, tidy("".join(page.pieces)))
+        page.add_text(html[at:tag_start])
+        at = _read_markup(html, tag_start, page, lower_text)
+    return PageText(page.title, tidy("".join(page.parts)))
 
 
 class _LowerText:
@@ -107,68 +107,68 @@ class _LowerText:
     def __init__(self, html: str) -> None:
         self._html = html
         self._text: str | None = None
-        self._missing: set[str] = set()
+        self._missing_parts: set[str] = set()
 
     def find(self, part: str, at: int) -> int:
         """Return where a part begins, or -1. What is missing once is missing further on too."""
-        if part in self._missing:
+        if part in self._missing_parts:
             return -1
         if self._text is None:
             # Some letters have more than one in lower case: those of tags are ASCII.
             self._text = self._html.translate(ASCII_LOWER)
         index = self._text.find(part, at)
         if index < 0:
-            self._missing.add(part)
+            self._missing_parts.add(part)
         return index
 
 
 ASCII_LOWER = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
-def _read_markup(html: str, mark: int, page: _Page, lower: _LowerText) -> int:
+def _read_markup(html: str, tag_start: int, page: _Page, lower_text: _LowerText) -> int:
     """Read what begins with `<`, and return where it ends."""
     for opening, closing in (("<!--", "-->"), ("<![CDATA[", "]]>"), ("<!", ">"), ("<?", ">")):
-        if html.startswith(opening, mark):
-            end = lower.find(closing, mark + len(opening))
+        if html.startswith(opening, tag_start):
+            end = lower_text.find(closing, tag_start + len(opening))
             return len(html) if end < 0 else end + len(closing)
-    closes = html.startswith("</", mark)
-    name_match = TAG.match(html, mark + (2 if closes else 1))
+    closes = html.startswith("</", tag_start)
+    name_match = TAG.match(html, tag_start + (2 if closes else 1))
     if name_match is None:
         page.add_text("<")
-        return mark + 1
+        return tag_start + 1
     name = name_match[0].lower()
-    end = _find_end(html, name_match.end(), lower)
+    end = _find_end(html, name_match.end(), lower_text)
     if closes:
         page.close(name)
         return end
     is_empty = html[end - 2 : end] == "/>" and name == "svg"
     if name in RAW:
-        return _read_raw(html, name, end, page, lower)
+        return _read_raw(html, name, end, page, lower_text)
     if not is_empty:
         page.open(name)
     return end
 
 
-def _find_end(html: str, at: int, lower: _LowerText) -> int:
+def _find_end(html: str, at: int, lower_text: _LowerText) -> int:
     """Return where a tag ends. A `>` in a quoted value is none of its ends."""
-    while found := ENDS_OR_QUOTES.search(html, at):
-        if found[0] == ">":
-            return found.end()
-        closing = lower.find(found[0], found.end())
-        at = found.end() if closing < 0 else closing + 1
+    while match := ENDS_OR_QUOTES.search(html, at):
+        if match[0] == ">":
+            return match.end()
+        closing = lower_text.find(match[0], match.end())
+        at = match.end() if closing < 0 else closing + 1
     return len(html)
 
 
-def _read_raw(html: str, name: str, at: int, page: _Page, lower: _LowerText) -> int:
+def _read_raw(html: str, name: str, at: int, page: _Page, lower_text: _LowerText) -> int:
     """Read an element that holds no elements, and return where it ends."""
-    end = lower.find(f"</{name}", at)
+    end = lower_text.find(f"</{name}", at)
     if end < 0:
         return len(html) if name in HIDDEN else at
     if name == "title" and not page.title:
         page.title = SPACE.sub(" ", unescape(html[at:end])).strip()[:TITLE_CHARACTERS]
     elif name not in HIDDEN and name != "title":
         page.add_text(html[at:end])
-    return _find_end(html, end + len(name) + 2, lower)
+    return _find_end(html, end + len(name) + 2, lower_text)
 
 
 def tidy(text: str) -> str:
@@ -183,19 +183,19 @@ def tidy(text: str) -> str:
 
 def read_bytes(body: bytes, content_type: str) -> str:
     """Return a body as text, by its byte order mark, its header, or what it says itself."""
-    for mark, encoding in (
+    for byte_order_mark, encoding in (
         (b"\xef\xbb\xbf", "utf-8"),
         (b"\xff\xfe", "utf-16"),
         (b"\xfe\xff", "utf-16"),
     ):
-        if body.startswith(mark):
+        if body.startswith(byte_order_mark):
             return body.decode(encoding, "replace").lstrip("\ufeff")
     header = CHARSET.search(content_type[:1000])
     meta = META_CHARSET.search(body[:SNIFFED_BYTES])
-    declared = header[1] if header else meta[1].decode("ascii") if meta else "utf-8"
-    if not ENCODINGS.fullmatch(declared):
-        declared = "utf-8"
+    encoding_name = header[1] if header else meta[1].decode("ascii") if meta else "utf-8"
+    if not ENCODINGS.fullmatch(encoding_name):
+        encoding_name = "utf-8"
     try:
-        return body.decode(declared, "replace")
+        return body.decode(encoding_name, "replace")
     except LookupError:
         return body.decode("utf-8", "replace")

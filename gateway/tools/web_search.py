@@ -182,7 +182,7 @@ def choose_hits(rows: Iterable[Any], members: HitMembers, query: WebQuery) -> li
 
 def show_hits(hits: Sequence[SearchHit]) -> str:
     """Return hits as a model reads them, numbered."""
-    shown: list[str] = []
+    entries: list[str] = []
     size = 0
     for number, hit in enumerate(hits, 1):
         lines = [f"{number}. {hit.title or hit.url}", hit.url, hit.text, hit.date]
@@ -190,8 +190,8 @@ def show_hits(hits: Sequence[SearchHit]) -> str:
         size += len(entry) + 2
         if size > RESULT_CHARACTERS:
             break
-        shown.append(entry)
-    return "\n\n".join(shown) or "Nothing found."
+        entries.append(entry)
+    return "\n\n".join(entries) or "Nothing found."
 
 
 def read_pointer(document: Any, pointer: str) -> Any:
@@ -219,7 +219,7 @@ def fill_url(template: str, query: WebQuery) -> str:
 def name_time_range(since: date, today: date) -> str:
     """Return the shortest time range that holds a day."""
     days = (today - since).days
-    return next((name for most, name in TIME_RANGES if days <= most), "year")
+    return next((name for max_days, name in TIME_RANGES if days <= max_days), "year")
 
 
 def _searxng_url(base: str, query: WebQuery) -> str:
@@ -276,11 +276,11 @@ def _is_of_domain(url: str, domain: str) -> bool:
     )
 
 
-def _is_older(written: str, since: date | None) -> bool:
-    if since is None or not written:
+def _is_older(hit_date: str, since: date | None) -> bool:
+    if since is None or not hit_date:
         return False
     try:
-        return date.fromisoformat(written[:10]) < since
+        return date.fromisoformat(hit_date[:10]) < since
     except ValueError:
         return False
 

@@ -65,9 +65,8 @@ class Parts(Generic[P]):
         self._by_index: dict[int, list[P]] = {}
         self._by_ident: dict[str, list[P]] = {}
         self._open: dict[P, None] = {}
-        self._newest_part: tuple[PartKey, P] | None = (
-            None  # piece: most follow one of the same part
-        )
+        # Piece: most follow one of the same part.
+        self._newest_part: tuple[PartKey, P] | None = None
 
     def begin(self, key: PartKey) -> P:
         """Return a new part, unless the event repeats the one before or comes after a piece."""

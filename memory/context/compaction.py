@@ -73,7 +73,7 @@ def recount_after_refusal(
     known.
     """
     fitted = ensure_counted(turn, fitted, context)
-    estimated_tokens = fitted.held + context.other
+    estimated_tokens = fitted.held + context.other_tokens
     context.counter.learn_from_refusal(
         context.model,
         estimated_tokens,
@@ -143,7 +143,7 @@ def apply_cut(
         plan,
         SummarizedGap(cut_index, tuple(staying)),
         swap,
-        counter.scale(context.model, message_tokens + context.other),
+        counter.scale(context.model, message_tokens + context.other_tokens),
         cut=cut_index,
         held=message_tokens,
     )
@@ -180,7 +180,7 @@ def extend_fitted(
     return msgspec.structs.replace(
         previous_fit,
         plan=plan,
-        tokens=context.counter.scale(context.model, message_tokens + context.other),
+        tokens=context.counter.scale(context.model, message_tokens + context.other_tokens),
         held=message_tokens,
         how="",
         evicted=[],
@@ -308,7 +308,7 @@ def _surely_below_soft(
 
     No text has more tokens than bytes. A very long one is not encoded to be measured.
     """
-    request_bound = context.most
+    request_bound = context.token_bound
     tokens = fitted.tokens or (request_bound.tokens if request_bound is not None else 0)
     free_tokens = SOFT * (context.budget or 0) - tokens
     return (

@@ -21,9 +21,8 @@ from memory.core.blocks import INSTRUCTION, CoreBlock
 
 Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and its text
 Summary = tuple[int, str]  # index of that message, and the text
-ANSWER = (
-    0.1  # of the budget: the bytes that an answer may add before what is sure is looked at anew
-)
+# Of the budget: the bytes that an answer may add before what is sure is looked at anew.
+ANSWER = 0.1
 
 
 class TokenBound(msgspec.Struct):
@@ -45,11 +44,11 @@ class TokenBound(msgspec.Struct):
 class ContextBudget(msgspec.Struct):
     """What a request may use.
 
-    budget: tokens for the prompt, None if the model's window is unknown. other: tokens of what is
-    not a message (tools). load, save: access to the scope's stored summaries. seconds: timeout of a
-    summary. coming: whether a summary of this conversation is being made. most: upper bound for the
-    request's tokens, None if only counting can tell. instruction: what the core text begins with.
-    prompt: for a summary.
+    budget: tokens for the prompt, None if the model's window is unknown. other_tokens: tokens of
+    what is not a message (tools). load, save: access to the scope's stored summaries. seconds:
+    timeout of a summary. coming: whether a summary of this conversation is being made. token_bound:
+    upper bound for the request's tokens, None if only counting can tell. instruction: what the core
+    text begins with. prompt: for a summary.
     """
 
     counter: TokenCounter
@@ -58,29 +57,29 @@ class ContextBudget(msgspec.Struct):
     tag: str
     edits: int
     budget: int | None
-    other: int
+    other_tokens: int
     complete: Complete | None
     load: Callable[[Sequence[bytes]], Awaitable[list[Kept]]]
     save: Callable[[bytes, str, int], Awaitable[None]]
     seconds: float = 30
     coming: Callable[[], Awaitable[bool]] | None = None
-    most: TokenBound | None = None
+    token_bound: TokenBound | None = None
     instruction: str = INSTRUCTION
     prompt: str = PROMPT
 
     @property
     def certainly_fits(self) -> bool:
         """Whether the request fits without counting, and needs no summary soon."""
-        if self.most is None or self.budget is None:
-            return self.most is not None
-        return self.most.tokens <= SOFT * self.budget
+        if self.token_bound is None or self.budget is None:
+            return self.token_bound is not None
+        return self.token_bound.tokens <= SOFT * self.budget
 
     @property
     def certainly_fits_with_answer(self) -> bool:
         """Whether that will still be certain once the request is answered, at its usual length."""
-        if self.most is None or self.budget is None:
-            return self.most is not None
-        return self.most.tokens <= (SOFT - ANSWER) * self.budget
+        if self.token_bound is None or self.budget is None:
+            return self.token_bound is not None
+        return self.token_bound.tokens <= (SOFT - ANSWER) * self.budget
 
 
 class SampledSize(msgspec.Struct, frozen=True):
@@ -125,20 +124,20 @@ class FittedContext(msgspec.Struct):
 class SentPrompt(msgspec.Struct):
     """What was sent upstream for the messages of `of`, kept so that the next turn can reuse it.
 
-    by: the target it was encoded for. pieces: the messages with what was placed among them, as
-    JSON; for the client's own, spans in its body, since a body that begins with the same bytes
-    contains them too. other: tokens of the tools. reported: what the upstream counted of all of it,
-    0 if unknown.
+    by: the target it was encoded for. parts: the messages with what was placed among them, as JSON;
+    for the client's own, spans in its body, since a body that begins with the same bytes contains
+    them too. other_tokens: tokens of the tools. reported_tokens: what the upstream counted of all
+    of it, 0 if unknown.
     """
 
     of: PrefixInfo
     by: str
-    pieces: Sequence[bytes | Span]
+    parts: Sequence[bytes | Span]
     fitted: FittedContext
     places: dict[int, int]
     tokenizer: str = "estimate"
-    other: int = 0
-    reported: int = 0
+    other_tokens: int = 0
+    reported_tokens: int = 0
 
     def goes_on(self, messages: Messages) -> bool:
         """Tell whether these messages continue the same prompt with an answer.

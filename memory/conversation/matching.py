@@ -67,9 +67,8 @@ class TurnNode(msgspec.Struct):
     branch: int = 0
     at: float = 0.0
     text: str = ""  # of an aborted answer: the part that was shown
-    recall: str | None = (
-        None  # text of automatic recall at the newest user message; kept while tools run
-    )
+    # Text of automatic recall at the newest user message; kept while tools run.
+    recall: str | None = None
     # keys of what recall showed in this conversation, this turn included, oldest first
     recalled: list[int] = msgspec.field(default_factory=list)
     turn: int = 0  # id of the first of several choices (n > 1); otherwise its own id

@@ -21,9 +21,8 @@ from memory.embed.telemetry import hush
 URL = "https://chroma-onnx-models.s3.amazonaws.com/all-MiniLM-L6-v2/onnx.tar.gz"
 SHA256 = "913d7300ceae3b2dbc2c50d1de4baacab4be7b9380491c27fab7418616a16ec3"
 FILES = ("model.onnx", "tokenizer.json")
-CHECKED = (
-    "sha256.json"  # the digests of the files, noted when the archive they came from was verified
-)
+# The digests of the files, noted when the archive they came from was verified.
+CHECKED = "sha256.json"
 TOKENS = 256
 BATCH = 8  # texts at a time, for which a query may have to wait
 

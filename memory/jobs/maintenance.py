@@ -31,9 +31,8 @@ from memory.stores.sql.rows.skill_block import Align
 DAY = 86400.0
 AGAIN_SECONDS = 10.0  # behind the end of a lease
 PERIOD_SECONDS = 3600.0  # between checks for expired rows
-DEAD_DAYS = (
-    30  # dead jobs are kept for inspection, but not for ever: they may contain a user's messages
-)
+# Dead jobs are kept for inspection, but not for ever: they may contain a user's messages.
+DEAD_DAYS = 30
 Embed = Callable[[int, bool], Awaitable[bool]]
 Forget = Callable[[int, str | None, Sequence[int] | None], Awaitable[None]]
 

@@ -25,8 +25,8 @@ class AgentProfiles(FollowedRows[Name, tuple[StoredAgent | None]]):
     """
 
     def __init__(self, db: Database) -> None:
-        cached: Cache[Name, tuple[StoredAgent | None]] = Cache(CACHE_BYTES, CACHE_EACH, _size)
-        super().__init__(db, rows.any_made, rows.changes(), cached)
+        cache: Cache[Name, tuple[StoredAgent | None]] = Cache(CACHE_BYTES, CACHE_EACH, _size)
+        super().__init__(db, rows.any_made, rows.changes(), cache)
 
     async def find(
         self, tenant: str, name: str, deadline: float = READ_SECONDS, *, certain: bool = True
@@ -36,19 +36,21 @@ class AgentProfiles(FollowedRows[Name, tuple[StoredAgent | None]]):
         deadline: seconds that a read may take. certain: the very first profile that another worker
         made counts at once, not within a second.
         """
-        if self._any is None:
+        if self._has_rows is None:
             await self.load(deadline)
-        if self._any is False and not (self._db.is_shared and certain):
+        if self._has_rows is False and not (self._db.is_shared and certain):
             return None
         key = tenant, name
-        if not self._db.is_shared and (cached := self._cached.get(key)) is not None:
-            return cached[0]
-        return (await self._read(key, partial(_find, who=key), deadline))[0]
+        if not self._db.is_shared and (cached_profile := self._cache.get(key)) is not None:
+            return cached_profile[0]
+        return (await self._read(key, partial(_find, name=key), deadline))[0]
 
 
-def _find(conn: Connection, who: Name) -> tuple[StoredAgent | None]:
-    return (rows.find(conn, *who),)
+def _find(conn: Connection, name: Name) -> tuple[StoredAgent | None]:
+    return (rows.find(conn, *name),)
 
 
-def _size(key: Name, read: tuple[StoredAgent | None]) -> int:
-    return sum(map(getsizeof, key)) + (getsizeof(read[0].profile) if read[0] is not None else 0)
+def _size(key: Name, rows_read: tuple[StoredAgent | None]) -> int:
+    return sum(map(getsizeof, key)) + (
+        getsizeof(rows_read[0].profile) if rows_read[0] is not None else 0
+    )

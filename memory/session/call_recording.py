@@ -74,11 +74,13 @@ def describe_call(caller: MemoryCaller, call: tools.ToolCall, text: str, began: 
     }
 
 
-def record_call(conn: Connection, caller: MemoryCaller, seen: Mapping[str, int], call: Json) -> str:
+def record_call(
+    conn: Connection, caller: MemoryCaller, seen_versions: Mapping[str, int], call: Json
+) -> str:
     """Write the explain record of a call; return its id."""
     key = new_key()
     ident = f"{new_id('explain')}{key:016x}"
-    own = scopes.find(conn, caller.scope) or 0
+    scope_id = scopes.find(conn, caller.scope) or 0
     record = {
         "id": ident,
         "object": "explain",
@@ -87,8 +89,8 @@ def record_call(conn: Connection, caller: MemoryCaller, seen: Mapping[str, int],
         **NO_TURN,
         "wire": ACTOR,
         "tools": [call],
-        **caller.more,
+        **caller.extra_members,
     }
-    where = find_record_scope(conn, caller, own)
-    call_records.add(conn, MemoryCallRecord(key, where, caller.reader, dict(seen), record))
+    where = find_record_scope(conn, caller, scope_id)
+    call_records.add(conn, MemoryCallRecord(key, where, caller.reader, dict(seen_versions), record))
     return ident

@@ -51,11 +51,11 @@ class Prompt(msgspec.Struct, frozen=True):
 
     messages: the history, preceded by the stored part if the client sends only the rest. client:
     its messages as they came, if the next request will begin with them. core, notes, splices,
-    recall, offered: what is added; notes and splices by message index. recalled: keys of the
-    passages in `recall`. tools_tokens: tokens of the tools first offered. previous: what the
-    previous turn sent for the beginning of these messages. seen: label to the block's version as
-    the model sees it. injected_tokens: of the core text, the notes and our tools. owned: names of
-    calls that are run here. prepared: what the next turn may go on from.
+    recall, tools: what is added; notes and splices by message index. recall_result: keys of the
+    passages in `recall`. tools_tokens: tokens of the tools first offered. previous_prompt: what the
+    previous turn sent for the beginning of these messages. seen_versions: label to the block's
+    version as the model sees it. injected_tokens: of the core text, the notes and our tools. owned:
+    names of calls that are run here. prepared: what the next turn may go on from.
     """
 
     messages: Messages
@@ -66,11 +66,11 @@ class Prompt(msgspec.Struct, frozen=True):
     notes: dict[int, str]
     splices: dict[int, list[Json]]
     recall: str
-    recalled: Recall
-    offered: Sequence[Json]
+    recall_result: Recall
+    tools: Sequence[Json]
     tools_tokens: int
-    previous: SentPrompt | None
-    seen: Mapping[str, int]
+    previous_prompt: SentPrompt | None
+    seen_versions: Mapping[str, int]
     injected_tokens: int = 0
     owned: frozenset[str] = tool_definitions.OURS
     prepared: PreparedMemory | None = None
@@ -91,7 +91,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     @property
     def adds_anything(self) -> bool:
-        return bool(self.core or self.notes or self.offered or self.recall)
+        return bool(self.core or self.notes or self.tools or self.recall)
 
     def prepared_for(self, blocks: Mapping[str, CoreBlock]) -> PreparedMemory | None:
         """Return what was prepared, if the turn left these blocks as they were."""
@@ -107,9 +107,9 @@ class Prompt(msgspec.Struct, frozen=True):
             core=plan.epoch.core,
             notes=plan.notes,
             splices=plan.splices,
-            previous=None if plan.reason == COMPACTION else self.previous,
+            previous_prompt=None if plan.reason == COMPACTION else self.previous_prompt,
             injected_tokens=_placed_tokens(self.budget.counter, plan, self.budget.tag)
-            + (self.tools_tokens if self.offered else 0),
+            + (self.tools_tokens if self.tools else 0),
         )
 
     def without_memory(self) -> Prompt:
@@ -122,29 +122,29 @@ class Prompt(msgspec.Struct, frozen=True):
             core="",
             notes={},
             splices={},
-            offered=[],
+            tools=[],
             recall="",
             injected_tokens=0,
         )
 
     def without_tools(self, names: Collection[str]) -> Prompt:
         """Return the prompt without some of the tools that it offers."""
-        offered = [tool for tool in self.offered if tool["function"]["name"] not in names]
-        return msgspec.structs.replace(self, offered=offered)
+        tools = [tool for tool in self.tools if tool["function"]["name"] not in names]
+        return msgspec.structs.replace(self, tools=tools)
 
     def sent_to(
-        self, target: str, pieces: Sequence[bytes | Span], tokenizer: str
+        self, target: str, parts: Sequence[bytes | Span], tokenizer: str
     ) -> SentPrompt | None:
         """Return what the next turn can reuse, once this was sent to a target.
 
-        pieces: without what was recalled for this turn alone. None if something else in it is not
+        parts: without what was recalled for this turn alone. None if something else in it is not
         replayed, or will stand elsewhere.
         """
         after = self.messages.after
         if not self.core or self.fitted.cut >= after.user:
             return None
         return SentPrompt(
-            after, target, pieces, self.fitted, self.plan.places, tokenizer, self.budget.other
+            after, target, parts, self.fitted, self.plan.places, tokenizer, self.budget.other_tokens
         )
 
 
@@ -159,18 +159,18 @@ def _placed_tokens(counter: TokenCounter, plan: epochs.PlacementPlan, tag: str) 
     return tokens
 
 
-def fewest_tokens(prompt: Prompt, enough: int) -> int:
+def fewest_tokens(prompt: Prompt, token_goal: int) -> int:
     """Return a number of tokens that the messages of a prompt have at least, see `fewest`.
 
-    enough: it is no matter whether there are more. The newest messages are looked at first.
+    token_goal: it is no matter whether there are more. The newest messages are looked at first.
     """
-    found = fewest(prompt.core)
-    for i in reversed([*prompt.drop.remaining_indexes(0, len(prompt.messages))]):
-        if i not in prompt.swap:
-            found += fewest(text_of(prompt.messages[i])) + ROLE_TOKENS
-        if SURE_SHARE * found > enough:
+    tokens = fewest(prompt.core)
+    for index in reversed([*prompt.drop.remaining_indexes(0, len(prompt.messages))]):
+        if index not in prompt.swap:
+            tokens += fewest(text_of(prompt.messages[index])) + ROLE_TOKENS
+        if SURE_SHARE * tokens > token_goal:
             break
-    return int(SURE_SHARE * found)
+    return int(SURE_SHARE * tokens)
 
 
 def fewest_after(prompt: Prompt, before: SentPrompt) -> int:
@@ -179,14 +179,14 @@ def fewest_after(prompt: Prompt, before: SentPrompt) -> int:
     0 if it does not, or if nobody counted that one. Of texts alone: others may be left out later.
     """
     messages = prompt.messages
-    if not before.reported or prompt.budget.most is None:
+    if not before.reported_tokens or prompt.budget.token_bound is None:
         return 0
-    if before.other != prompt.budget.other or not before.goes_on(messages):
+    if before.other_tokens != prompt.budget.other_tokens or not before.goes_on(messages):
         return 0
     tokens = 0
     for index in range(before.of.count, len(messages)):
         tokens += fewest(text_of(messages[index]))
-    return before.reported + int(SURE_SHARE * tokens)
+    return before.reported_tokens + int(SURE_SHARE * tokens)
 
 
 class Composer:
@@ -198,26 +198,26 @@ class Composer:
 
     async def compose(self) -> Prompt:
         """Plan the epoch and fit the window."""
-        turn = self._turn
-        ask, snapshot = turn.ask, turn.snapshot
-        prepared, planned, placed = self._place_prepared()
+        turn, ask, snapshot = self._turn, self._turn.ask, self._turn.snapshot
+        prepared, planned, placed_memory = self._place_prepared()
         tools = offer_tools(turn, self._counter, planned)
-        wants_recall = ask.recall and placed.shown and not turn.is_spare
-        recalled = (
-            await TurnRecall(turn, self._counter).find(planned) if wants_recall else NO_RECALL
-        )
-        other = tools.tokens + self._counter.text(recalled.text) if recalled.text else tools.tokens
+        wants_recall = ask.recall and placed_memory.blocks and not turn.is_spare
+        recall_result, other_tokens = NO_RECALL, tools.tokens
+        if wants_recall:
+            recall_result = await TurnRecall(turn, self._counter).find(planned)
+        if recall_result.text:
+            other_tokens += self._counter.text(recall_result.text)
         if ask.client_tools:
             turn.progress.trace.client_tools = self._counter.tools(ask.client_tools)
-            other += turn.progress.trace.client_tools
-        size = 0 if snapshot.prepended else len(ask.body)
-        most = at_most(snapshot.turn, planned, size, recalled.text, tools.byte_count)
-        budget_left = self._context_budget(placed, other, most)
-        sent = self._reusable(planned, recalled)
-        fitted = await self._fit(planned, budget_left, sent)
+            other_tokens += turn.progress.trace.client_tools
+        size = 0 if snapshot.prepended_count else len(ask.body)
+        max_tokens = at_most(snapshot.turn, planned, size, recall_result.text, tools.byte_count)
+        budget_left = self._context_budget(placed_memory, other_tokens, max_tokens)
+        sent_prompt = self._reusable(planned, recall_result)
+        fitted = await self._fit(planned, budget_left, sent_prompt)
         messages, plan = snapshot.turn.messages, fitted.plan
         if plan is not planned:
-            prepared, placed = None, self._count_placed(placed, plan)
+            prepared, placed_memory = None, self._count_placed(placed_memory, plan)
         return Prompt(
             messages,
             None if turn.keeps_history else messages,
@@ -226,15 +226,15 @@ class Composer:
             plan.epoch.core,
             plan.notes,
             plan.splices,
-            recalled.text,
-            recalled,
+            recall_result.text,
+            recall_result,
             tools.definitions,
             tools.tokens,
-            None if plan.reason == COMPACTION else sent,
-            placed.seen,
-            placed.tokens + tools.tokens,
+            None if plan.reason == COMPACTION else sent_prompt,
+            placed_memory.seen_versions,
+            placed_memory.tokens + tools.tokens,
             tools.owned,
-            prepare(turn, plan, placed) if prepared is None else prepared,
+            prepare(turn, plan, placed_memory) if prepared is None else prepared,
         )
 
     def _place_prepared(
@@ -245,45 +245,50 @@ class Composer:
         if prepared is not None and prepared.holds(self._turn):
             planned = prepared.place(self._turn)
             if planned is not None:
-                return prepared, planned, prepared.placed
+                return prepared, planned, prepared.placed_memory
         return None, *self._place()
 
     def _place(self) -> tuple[epochs.PlacementPlan, PlacedMemory]:
         """Return where the memory goes, and what is shown of it."""
         turn, ask = self._turn, self._turn.ask
-        shown = self._shown_blocks() if turn.injects else []
-        planned = plan_placement(turn, shown)
+        blocks = self._shown_blocks() if turn.injects else []
+        planned = plan_placement(turn, blocks)
         tokens = budget(ask.window, ask.max_output) if ask.window else None
-        return planned, self._count_placed(PlacedMemory(shown, tokens, {}, 0), planned)
+        return planned, self._count_placed(PlacedMemory(blocks, tokens, {}, 0), planned)
 
-    def _count_placed(self, placed: PlacedMemory, plan: epochs.PlacementPlan) -> PlacedMemory:
+    def _count_placed(
+        self, placed_memory: PlacedMemory, plan: epochs.PlacementPlan
+    ) -> PlacedMemory:
         """Return what is placed with what a plan shows of it, and its tokens."""
         tokens = _placed_tokens(self._counter, plan, self._turn.ask.scope.tag)
-        seen = _versions_seen(plan, placed.shown)
-        return msgspec.structs.replace(placed, seen=seen, tokens=tokens)
+        seen_versions = _versions_seen(plan, placed_memory.blocks)
+        return msgspec.structs.replace(placed_memory, seen_versions=seen_versions, tokens=tokens)
 
-    def recount(self, prompt: Prompt, told: tuple[int, int] | None) -> Prompt:
+    def recount(self, prompt: Prompt, error_tokens: tuple[int, int] | None) -> Prompt:
         """Return a prompt that overflowed, with its tokens counted again.
 
-        Remembers the error of the estimate. told: tokens of the prompt and of the window, if the
-        error names them.
+        Remembers the error of the estimate. error_tokens: tokens of the prompt and of the window,
+        if the error names them.
         """
         fitted = recount_after_refusal(
-            self._turn.snapshot.turn, prompt.fitted, prompt.budget, told[0] if told else None
+            self._turn.snapshot.turn,
+            prompt.fitted,
+            prompt.budget,
+            error_tokens[0] if error_tokens else None,
         )
         return msgspec.structs.replace(prompt, fitted=fitted)
 
     async def compact_harder(
-        self, prompt: Prompt, attempt: int, told: tuple[int, int] | None
+        self, prompt: Prompt, attempt: int, error_tokens: tuple[int, int] | None
     ) -> Prompt | None:
         """Cut a counted prompt to a half, a quarter, an eighth.
 
-        told: see `recount`. Returns None if nothing more can be removed.
+        error_tokens: see `recount`. Returns None if nothing more can be removed.
         """
         before = prompt.fitted.tokens
         goal = int(before * SHARES[attempt])
-        if told:
-            goal = min(goal, int(LOW * budget(told[1], self._turn.ask.max_output)))
+        if error_tokens:
+            goal = min(goal, int(LOW * budget(error_tokens[1], self._turn.ask.max_output)))
         fitted = await compact(self._turn.snapshot.turn, prompt.fitted, prompt.budget, goal)
         if fitted.tokens >= before:
             return None
@@ -298,33 +303,35 @@ class Composer:
         before: what this target was sent in the previous turn, if that is known. A count of less
         than all of the prompt teaches nothing. Returns the count; None without one.
         """
-        reported = prompt_tokens_of(usage or {})
-        if type(reported) is not int or reported <= 0:
+        reported_tokens = prompt_tokens_of(usage or {})
+        if type(reported_tokens) is not int or reported_tokens <= 0:
             return None
-        expected = EXPECTED_SHARE * prompt.fitted.tokens
-        bytes_sent = prompt.budget.most.size if prompt.budget.most is not None else 0
-        least = fewest_after(prompt, before) if before is not None else 0
-        if reported < (expected or bytes_sent / MOST_BYTES):
+        expected_tokens = EXPECTED_SHARE * prompt.fitted.tokens
+        bytes_sent = prompt.budget.token_bound.size if prompt.budget.token_bound is not None else 0
+        fewest_possible = fewest_after(prompt, before) if before is not None else 0
+        if reported_tokens < (expected_tokens or bytes_sent / MOST_BYTES):
             # A thread costs more than counting a few messages does.
-            count = partial(fewest_tokens, prompt, reported + 1)
-            light = len(self._turn.ask.body) <= LIGHT
-            least = max(least, count() if light else await asyncio.to_thread(count))
-        report = PromptReport(reported, least)
+            count = partial(fewest_tokens, prompt, reported_tokens + 1)
+            is_light = len(self._turn.ask.body) <= LIGHT
+            fewest_possible = max(
+                fewest_possible, count() if is_light else await asyncio.to_thread(count)
+            )
+        report = PromptReport(reported_tokens, fewest_possible)
         if prompt.core and prompt.fitted.held and report.is_whole:
-            held = prompt.fitted.held + prompt.budget.other
-            self._counter.correct(self._turn.ask.model, held, reported)
+            held_tokens = prompt.fitted.held + prompt.budget.other_tokens
+            self._counter.correct(self._turn.ask.model, held_tokens, reported_tokens)
         return report
 
-    def _reusable(self, planned: epochs.PlacementPlan, recalled: Recall) -> SentPrompt | None:
+    def _reusable(self, planned: epochs.PlacementPlan, recall_result: Recall) -> SentPrompt | None:
         """Return what the turn before sent, if this one goes on from it.
 
         What is recalled then goes into a message that is new.
         """
         snapshot = self._turn.snapshot
-        sent, newest = snapshot.sent, snapshot.turn.messages.after.user
-        if sent is None or planned.epoch is not snapshot.past.epoch:
+        sent_prompt, newest_message = snapshot.sent_prompt, snapshot.turn.messages.after.user
+        if sent_prompt is None or planned.epoch is not snapshot.past.epoch:
             return None
-        return None if recalled.text and newest < sent.of.count else sent
+        return None if recall_result.text and newest_message < sent_prompt.of.count else sent_prompt
 
     def _shown_blocks(self) -> list[CoreBlock]:
         """Return the blocks to show, as many as half of the window takes.
@@ -333,41 +340,46 @@ class Composer:
         """
         turn = self._turn
         blocks = [b for b in turn.snapshot.blocks.values() if not turn.is_spare or b.value]
-        shown, left_out = fit_blocks(blocks, turn.ask.window, self._counter.text)
-        if left_out:
-            turn.progress.trace.left_out = left_out
+        fitting_blocks, omitted_labels = fit_blocks(blocks, turn.ask.window, self._counter.text)
+        if omitted_labels:
+            turn.progress.trace.omitted_labels = omitted_labels
             turn.progress.trace.note_once(
                 f"left out, since half of the window of {turn.ask.window} tokens was full: the "
-                f"blocks {', '.join(left_out)}"
+                f"blocks {', '.join(omitted_labels)}"
             )
-        return shown
+        return fitting_blocks
 
     async def _fit(
-        self, planned: epochs.PlacementPlan, budget_left: ContextBudget, sent: SentPrompt | None
+        self,
+        planned: epochs.PlacementPlan,
+        budget_left: ContextBudget,
+        sent_prompt: SentPrompt | None,
     ) -> FittedContext:
         if not self._turn.injects:
             return FittedContext(planned)
         is_whole = planned.epoch.cut is None and planned.epoch.elide is None
         if is_whole and budget_left.certainly_fits_with_answer:  # as nearly always
             return FittedContext(planned)
-        sampled = self._sample(budget_left, sent)
-        known = sent is not None and sent.tokenizer == self._turn.ask.tokenizer
-        before = sent.fitted if sent is not None and known else None
-        fitted = await fit(self._turn.snapshot.turn, planned, budget_left, before)
-        if sampled is not None and not fitted.tokens:
-            fitted.sampled = sampled
+        sampled_size = self._sample(budget_left, sent_prompt)
+        is_comparable = (
+            sent_prompt is not None and sent_prompt.tokenizer == self._turn.ask.tokenizer
+        )
+        previous_context = sent_prompt.fitted if sent_prompt is not None and is_comparable else None
+        fitted = await fit(self._turn.snapshot.turn, planned, budget_left, previous_context)
+        if sampled_size is not None and not fitted.tokens:
+            fitted.sampled = sampled_size
         self._trace_eviction(fitted)
         return fitted
 
     def _context_budget(
         self,
-        placed: PlacedMemory,
-        other: int,
-        most: int | None,
+        placed_memory: PlacedMemory,
+        other_tokens: int,
+        max_tokens: int | None,
     ) -> ContextBudget:
-        """Return the available context. other, most: see `ContextBudget`."""
+        """Return the available context. other_tokens, max_tokens: see `ContextBudget`."""
         turn, ask, snapshot = self._turn, self._turn.ask, self._turn.snapshot
-        stored = KeptSummaries(
+        summaries = KeptSummaries(
             turn.services.db,
             snapshot.owner,
             turn.progress.scope_id,
@@ -375,50 +387,50 @@ class Composer:
             turn.identity.conversation.id if turn.is_recording else None,
             turn.progress.trace.notes,
             turn.attempt.patience,
-            snapshot.behind,
+            snapshot.earlier_summary,
         )
         return ContextBudget(
             self._counter,
             ask.model,
-            placed.shown,
+            placed_memory.blocks,
             ask.scope.tag,
             snapshot.edits,
-            placed.budget,
-            other,
+            placed_memory.budget,
+            other_tokens,
             ask.complete,
-            stored.load,
-            stored.save,
+            summaries.load,
+            summaries.save,
             turn.policy.summary_seconds,
-            stored.is_coming,
-            TokenBound(most) if most is not None else None,
+            summaries.is_coming,
+            TokenBound(max_tokens) if max_tokens is not None else None,
             turn.policy.rules.instruction,
             turn.policy.summary_prompt,
         )
 
-    def _sample(self, room: ContextBudget, sent: SentPrompt | None) -> SampledSize | None:
+    def _sample(self, room: ContextBudget, sent_prompt: SentPrompt | None) -> SampledSize | None:
         """Estimate the request from samples, where its bytes do not tell whether it fits.
 
         None if they do, if nothing can, or if the turn before was counted, so that only the new
         messages are left to count. Samples of the turn before hold for what continues it.
         """
-        ask, most = self._turn.ask, room.most
-        if most is None or room.certainly_fits_with_answer:
+        ask, token_bound = self._turn.ask, room.token_bound
+        if token_bound is None or room.certainly_fits_with_answer:
             return None
-        if sent is not None and sent.fitted.held:
+        if sent_prompt is not None and sent_prompt.fitted.held:
             return None
-        sampled = None
-        for sampled in self._guess_sizes(sent):
-            scaled = self._counter.scale(ask.model, sampled.tokens)
-            most.likely = most.size - ask.size + scaled
+        sampled_size = None
+        for sampled_size in self._guess_sizes(sent_prompt):
+            scaled_tokens = self._counter.scale(ask.model, sampled_size.tokens)
+            token_bound.likely = token_bound.size - ask.size + scaled_tokens
             if room.certainly_fits_with_answer:
                 break
-        return sampled if room.certainly_fits else None
+        return sampled_size if room.certainly_fits else None
 
-    def _guess_sizes(self, sent: SentPrompt | None) -> Iterator[SampledSize]:
+    def _guess_sizes(self, sent_prompt: SentPrompt | None) -> Iterator[SampledSize]:
         """Yield what the samples of the turn before say, and then those of this body."""
         ask = self._turn.ask
-        if sent is not None and sent.fitted.sampled is not None:
-            yield sent.fitted.sampled.grow(ask.size)
+        if sent_prompt is not None and sent_prompt.fitted.sampled is not None:
+            yield sent_prompt.fitted.sampled.grow(ask.size)
         yield SampledSize(ask.size, self._counter.sample(ask.body))
 
     def _trace_eviction(self, fitted: FittedContext) -> None:
@@ -433,10 +445,10 @@ class Composer:
             )
 
 
-def _versions_seen(plan: epochs.PlacementPlan, shown: Sequence[CoreBlock]) -> dict[str, int]:
+def _versions_seen(plan: epochs.PlacementPlan, blocks: Sequence[CoreBlock]) -> dict[str, int]:
     """Map labels to block versions as the model sees them.
 
     A change that still waits for a user message counts as unseen.
     """
-    told = epochs.apply_overrides(plan.epoch.blocks, plan.told)
-    return {b.label: b.version for b in shown if told.get(b.label) == b.value}
+    seen_values = epochs.apply_overrides(plan.epoch.blocks, plan.told)
+    return {b.label: b.version for b in blocks if seen_values.get(b.label) == b.value}

@@ -50,9 +50,9 @@ class TurnServices(msgspec.Struct, frozen=True):
 
     db: Database
     lines: ConversationCache
-    seen: DigestCache
+    digests: DigestCache
     retrieval: Retriever
-    spill: RecoveryLog
+    recovery_log: RecoveryLog
     counter: TokenCounter
     models: ModelRecords
     wake_worker: Callable[[], None]
@@ -64,13 +64,13 @@ class TurnServices(msgspec.Struct, frozen=True):
 class RequestAttempt(msgspec.Struct):
     """One attempt at a request.
 
-    claim: what it holds in flight. shelf: cache entries of the scope, where the next turn finds
+    claim: what it holds in flight. entries: cache entries of the scope, where the next turn finds
     what this one leaves. edited: its tools changed blocks. patience: its remaining time for the
     store. opening: what it is like, if it may continue nothing.
     """
 
     claim: TurnClaim
-    shelf: ScopeEntries | None = None
+    entries: ScopeEntries | None = None
     edited: bool = False
     patience: StoreDeadline = msgspec.field(default_factory=StoreDeadline)
     opening: Opening | None = None
@@ -82,16 +82,20 @@ class RequestAttempt(msgspec.Struct):
         time; and so must it if somebody else wrote since this turn began: of those changes, only
         the blocks are read again.
         """
-        alone = self.shelf is not None and lines.shelf(scope) is self.shelf
+        alone = self.entries is not None and lines.shelf(scope) is self.entries
         lines.forget(scope)
-        self.shelf = lines.shelf(scope) if done and alone else None
+        self.entries = lines.shelf(scope) if done and alone else None
         self.edited = True
 
     def blocks(
-        self, conn: Connection, shelf: block_rows.BlockSet, before: dict[str, CoreBlock]
+        self, conn: Connection, block_set: block_rows.BlockSet, before: dict[str, CoreBlock]
     ) -> dict[str, CoreBlock]:
         """Return a user's blocks as the turn leaves them. before: as it found them."""
-        return block_rows.all_of(conn, shelf) if self.edited and self.shelf is not None else before
+        return (
+            block_rows.all_of(conn, block_set)
+            if self.edited and self.entries is not None
+            else before
+        )
 
 
 class TurnIdentity(msgspec.Struct, frozen=True):
@@ -167,7 +171,7 @@ class TurnContext(msgspec.Struct, frozen=True):
     def once(self) -> bytes | None:
         """What makes the request one among several workers: its key, if the client gave one."""
         claim = self.attempt.claim
-        return claim.request if self.ask.idempotency and claim.first else None
+        return claim.request if self.ask.idempotency and claim.is_first else None
 
     @property
     def zone(self) -> str:
@@ -177,8 +181,8 @@ class TurnContext(msgspec.Struct, frozen=True):
     @property
     def is_new_message(self) -> bool:
         """Whether the user said something, so that this is no further step of a tool loop."""
-        newest = self.snapshot.turn.messages.after.user
-        return newest >= 0 and newest > self.snapshot.past.at
+        newest_message = self.snapshot.turn.messages.after.user
+        return newest_message >= 0 and newest_message > self.snapshot.past.at
 
     @property
     def has_run_tools(self) -> bool:
@@ -234,16 +238,16 @@ def _turn_store(
     patience: StoreDeadline,
     identity: TurnIdentity,
 ) -> TurnStore:
-    held = 0
+    characters = 0
     for block in snapshot.blocks.values():
-        held += len(block.value)
+        characters += len(block.value)
     return TurnStore(
         services.db,
-        services.spill,
+        services.recovery_log,
         snapshot.owner,
         patience,
         owner_lock(ask.scope.tenant, ask.scope.user, identity.conversation.id),
-        heavy=ask.messages.heavy or held > LIGHT,
+        heavy=ask.messages.heavy or characters > LIGHT,
     )
 
 
@@ -262,24 +266,24 @@ def _decide_task(
         return None
     # Those in flight are newer than those stored.
     earlier = chain(claim.openings(ask.scope.key), (row.opening for row in snapshot.openings))
-    alike = len(similar(opening, earlier))
-    if alike < TASK_OPENINGS:
+    similar_count = len(similar(opening, earlier))
+    if similar_count < TASK_OPENINGS:
         return None
-    why = (
-        f"its message begins or ends as those of {alike} of the user's last {COMPARED_OPENINGS} "
-        "requests that were never continued"
+    reason = (
+        f"its message begins or ends as those of {similar_count} of the user's last "
+        f"{COMPARED_OPENINGS} requests that were never continued"
     )
-    return Decision(True, why)
+    return Decision(True, reason)
 
 
 def adopts(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim) -> bool:
     """Tell whether a turn goes on with an earlier attempt's node."""
-    waiting = snapshot.waiting
-    if waiting is None or snapshot.held or claim.is_open(waiting.id):
+    attempt_node = snapshot.attempt_node
+    if attempt_node is None or snapshot.held or claim.is_open(attempt_node.id):
         return False
     if ask.repeats == "new" and not ask.certain:
         return False
-    return waiting.state == "open" or _finished_rounds(ask, snapshot, claim) is not None
+    return attempt_node.state == "open" or _finished_rounds(ask, snapshot, claim) is not None
 
 
 def _finished_rounds(
@@ -287,7 +291,7 @@ def _finished_rounds(
 ) -> Sequence[Json] | None:
     """Return the finished rounds of an earlier attempt; None if this one does not resume it."""
     ledger = snapshot.ledger
-    if ledger is None or snapshot.held or not claim.first:
+    if ledger is None or snapshot.held or not claim.is_first:
         return None
     if ask.repeats == "new" and (not ask.certain or ledger.node.state == "done"):
         return None  # it is the turn before, of the same message
@@ -303,23 +307,27 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
     An earlier attempt's node is continued, so that nothing is recorded twice. The conversation is
     that attempt's own, the one named, the one continued, a fork of it, or a new one.
     """
-    waiting, found, node = snapshot.waiting, snapshot.conversation, snapshot.past.node
-    adopted = waiting is not None and adopts(ask, snapshot, claim)
-    node_id = waiting.id if waiting is not None and adopted else new_key()
+    attempt_node, conversation_found, node = (
+        snapshot.attempt_node,
+        snapshot.conversation,
+        snapshot.past.node,
+    )
+    adopted = attempt_node is not None and adopts(ask, snapshot, claim)
+    node_id = attempt_node.id if attempt_node is not None and adopted else new_key()
     forked_from = None
-    if adopted and snapshot.waiting_in is not None:
-        conversation = snapshot.waiting_in
-    elif found is not None and (
+    if adopted and snapshot.attempt_conversation is not None:
+        conversation = snapshot.attempt_conversation
+    elif conversation_found is not None and (
         ask.explicit
         or (
             node
-            and found.head in (None, node.turn)
+            and conversation_found.head in (None, node.turn)
             and claim.is_first_to_continue(node.id, snapshot.turn.chain.end)
         )
     ):
-        conversation = found
+        conversation = conversation_found
     else:
-        forked_from = found.name if found is not None else None
+        forked_from = conversation_found.name if conversation_found is not None else None
         conversation = turn_reader.ConversationState(
             new_key(), ask.explicit or new_id("conv"), bool(ask.explicit), False, None
         )
@@ -328,17 +336,17 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
         conversation,
         adopted,
         forked_from,
-        found.head if found else None,
+        conversation_found.head if conversation_found else None,
         f"{new_id('explain')}{node_id:016x}",  # random, followed by the key of its record
     )
 
 
 def _evict_continued(turn: TurnContext) -> None:
     """Remove cache entries that the turn continues or replaces, so that no other turn uses them."""
-    continued, waiting = turn.snapshot.past.node, turn.snapshot.waiting
+    continued, attempt_node = turn.snapshot.past.node, turn.snapshot.attempt_node
     ends: list[bytes] = [] if continued is None else [continued.chain]
-    if waiting is not None:
-        ends.append(waiting.chain)
+    if attempt_node is not None:
+        ends.append(attempt_node.chain)
     if turn.ask.explicit:
         ends.append(named_conversation_key(turn.ask.explicit))
     lines = turn.services.lines
@@ -351,7 +359,7 @@ def _evict_continued(turn: TurnContext) -> None:
 def _describe(
     conversation: turn_reader.ConversationState,
     opening: Opening,
-    stored: Sequence[StoredOpening],
+    stored_openings: Sequence[StoredOpening],
     *,
     is_task: bool,
 ) -> None:
@@ -362,5 +370,7 @@ def _describe(
     conversation.opening, conversation.task = opening.pack(), is_task
     if is_task:
         conversation.same_tasks = [
-            row.conversation for row in stored if not row.task and opening.is_like(row.opening)
+            row.conversation
+            for row in stored_openings
+            if not row.task and opening.is_like(row.opening)
         ]

@@ -24,13 +24,8 @@ from memory.stores.sql.turns.turn_reader import Snapshot
 
 BYTES, SENT_BYTES = 12 << 20, 6 << 20  # of the whole cache, and of sent prompts in it
 MAX_SENT_BYTES = SENT_BYTES // 4  # of one conversation
-LINE, SHELF, BLOCK, CARRIER, PIECE_BYTES = (
-    4000,
-    500,
-    300,
-    1200,
-    160,
-)  # bytes of one, without its texts
+# Bytes of one, without its texts.
+LINE, SHELF, BLOCK, CARRIER, PIECE_BYTES = 4000, 500, 300, 1200, 160
 KEY = 48  # bytes of a row key in a list
 PREPARED = 1200  # bytes of what was prepared, without the blocks that it shows
 SPREAD = 8  # most bytes of objects that a byte of JSON becomes
@@ -44,27 +39,31 @@ def named_conversation_key(name: str) -> bytes:
 def sent_bytes(line: Snapshot) -> int:
     """Return the size of an entry's sent prompt and kept history."""
     size = 0
-    if line.sent:
-        pieces = line.sent.pieces
-        size = PIECE_BYTES * len(pieces)
-        for piece in pieces:
-            if type(piece) is bytes:
-                size += len(piece)
-    if line.kept:
-        size += sum(map(len, line.kept.said)) + len(line.kept.asked)
+    if line.sent_prompt:
+        parts = line.sent_prompt.parts
+        size = PIECE_BYTES * len(parts)
+        for part in parts:
+            if type(part) is bytes:
+                size += len(part)
+    if line.server_history:
+        size += sum(map(len, line.server_history.said)) + len(line.server_history.asked)
     return size
 
 
 def own_bytes(line: Snapshot) -> int:
     """Return the size of an entry without its sent prompt."""
-    past, behind, answer = line.past, line.behind, line.kept.answer if line.kept else {}
+    past, earlier_summary, answer = (
+        line.past,
+        line.earlier_summary,
+        line.server_history.answer if line.server_history else {},
+    )
     size = LINE + BLOCK * (len(line.blocks) + len(line.layers)) + CARRIER * len(past.carriers)
     if line.prepared is not None:
         size += PREPARED
     if past.epoch:
         size += getsizeof(past.epoch.core)
-    if behind:
-        size += getsizeof(behind[1])
+    if earlier_summary:
+        size += getsizeof(earlier_summary[1])
     for block in line.blocks.values():
         size += 2 * getsizeof(block.value)
     if past.node:
@@ -89,25 +88,25 @@ class ScopeEntries:
 
         None if there is no such entry, or several.
         """
-        found = [
+        matches = [
             (link, node.id)
             for link, line in self.lines.items()
             if (node := line.past.node) and node.digest == digest and node.chain == link
         ]
-        return found[0] if len(found) == 1 else None
+        return matches[0] if len(matches) == 1 else None
 
 
 class ConversationCache:
     """The cached snapshots; the oldest are evicted first.
 
-    held: bytes of all of them. sent: bytes of their sent prompts.
+    byte_count: bytes of all of them. sent_byte_count: bytes of their sent prompts.
     """
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._version: tuple[int, int] | None = None
-        self._shelves: dict[bytes, ScopeEntries] = {}
-        self.held = self.sent = 0
+        self._entries: dict[bytes, ScopeEntries] = {}
+        self.byte_count = self.sent_byte_count = 0
 
     def shelf(self, scope: bytes) -> ScopeEntries | None:
         """Return the current entries of a scope; another object after they were forgotten.
@@ -116,31 +115,31 @@ class ConversationCache:
         """
         version = self._db.version
         if version != self._version:
-            self._version, self.held, self.sent = version, 0, 0
-            self._shelves.clear()
+            self._version, self.byte_count, self.sent_byte_count = version, 0, 0
+            self._entries.clear()
         if version is None:
             return None
-        if (found := self._shelves.get(scope)) is None:
-            found = self._shelves[scope] = ScopeEntries()
-            self.held += SHELF
+        if (entries := self._entries.get(scope)) is None:
+            entries = self._entries[scope] = ScopeEntries()
+            self.byte_count += SHELF
             self._make_room()
-        return found
+        return entries
 
     def is_general_same(self, scope: Scope, line: Snapshot) -> bool:
         """Tell whether nobody wrote here to the memory outside of the project of an entry."""
         return self.shelf(scope.general.key) is line.general_entries
 
-    def take(self, shelf: ScopeEntries | None, link: bytes) -> Snapshot | None:
+    def take(self, entries: ScopeEntries | None, link: bytes) -> Snapshot | None:
         """Remove and return the entry of the answer at this link."""
-        if shelf is None or (found := shelf.lines.pop(link, None)) is None:
+        if entries is None or (line := entries.lines.pop(link, None)) is None:
             return None
-        self._subtract(found)
-        return found
+        self._subtract(line)
+        return line
 
     def _subtract(self, line: Snapshot) -> None:
-        sent = sent_bytes(line)
-        self.held -= line.own + sent
-        self.sent -= sent
+        sent_size = sent_bytes(line)
+        self.byte_count -= line.own_bytes + sent_size
+        self.sent_byte_count -= sent_size
 
     def keep(self, scope: bytes, began: ScopeEntries | None, link: bytes, line: Snapshot) -> None:
         """Cache a snapshot for the next turn.
@@ -149,51 +148,51 @@ class ConversationCache:
         """
         if began is None or self.shelf(scope) is not began:
             return
-        self._shelves[scope] = self._shelves.pop(scope)
+        self._entries[scope] = self._entries.pop(scope)
         if link in began.lines:
             self.take(began, link)
         began.lines[link], began.scope_id = line, line.scope_id
-        if (sent := sent_bytes(line)) > MAX_SENT_BYTES:
-            line.sent, line.kept, sent = None, None, 0
-        line.own = own_bytes(line)
-        self.held += line.own + sent
-        self.sent += sent
-        if self.sent > SENT_BYTES:
+        if (sent_size := sent_bytes(line)) > MAX_SENT_BYTES:
+            line.sent_prompt, line.server_history, sent_size = None, None, 0
+        line.own_bytes = own_bytes(line)
+        self.byte_count += line.own_bytes + sent_size
+        self.sent_byte_count += sent_size
+        if self.sent_byte_count > SENT_BYTES:
             self._lighten()
-        if self.held > BYTES:
+        if self.byte_count > BYTES:
             self._make_room()
 
     def _make_room(self) -> None:
-        while self.held > BYTES:
-            oldest, shelf = next(iter(self._shelves.items()))
-            self.take(shelf, next(iter(shelf.lines), b""))
-            if not shelf.lines:
-                del self._shelves[oldest]
-                self.held -= SHELF
+        while self.byte_count > BYTES:
+            oldest_scope, entries = next(iter(self._entries.items()))
+            self.take(entries, next(iter(entries.lines), b""))
+            if not entries.lines:
+                del self._entries[oldest_scope]
+                self.byte_count -= SHELF
 
     def _lighten(self) -> None:
         """Drop the sent prompts of the oldest entries.
 
         Their next turns read nothing more, but encode the whole prompt again.
         """
-        for shelf in self._shelves.values():
-            for entry in shelf.lines.values():
-                sent = sent_bytes(entry)
-                self.held -= sent
-                self.sent -= sent
-                entry.sent = entry.kept = None
-                if self.sent <= SENT_BYTES * 3 // 4:
+        for entries in self._entries.values():
+            for entry in entries.lines.values():
+                sent_size = sent_bytes(entry)
+                self.byte_count -= sent_size
+                self.sent_byte_count -= sent_size
+                entry.sent_prompt = entry.server_history = None
+                if self.sent_byte_count <= SENT_BYTES * 3 // 4:
                     return
 
     def forget_row(self, scope_id: int) -> None:
         """Remove the entries of a scope that a job wrote to, and of those whose row is unknown."""
-        for scope, shelf in list(self._shelves.items()):
-            if shelf.scope_id is None or shelf.scope_id == scope_id:
+        for scope, entries in list(self._entries.items()):
+            if entries.scope_id is None or entries.scope_id == scope_id:
                 self.forget(scope)
 
     def forget(self, scope: bytes) -> None:
         """Remove a scope's entries; running turns of it will not add theirs."""
-        if (gone := self._shelves.pop(scope, None)) is not None:
-            self.held -= SHELF
-            for line in gone.lines.values():
+        if (entries := self._entries.pop(scope, None)) is not None:
+            self.byte_count -= SHELF
+            for line in entries.lines.values():
                 self._subtract(line)

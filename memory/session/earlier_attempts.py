@@ -22,24 +22,27 @@ Read = Callable[[], Awaitable[Snapshot]]
 
 
 async def settle(
-    db: Database, ask: TurnRequest, claim: TurnClaim, snapshot: Snapshot, read: Read
+    db: Database, ask: TurnRequest, claim: TurnClaim, snapshot: Snapshot, read_snapshot: Read
 ) -> Snapshot:
     """Return a snapshot in which it is decided whether this turn goes on with an earlier attempt.
 
     A repetition waits for an attempt that another worker runs. One that nobody runs is taken over,
-    unless another worker is faster. read: reads the snapshot again. Raises StoreUnavailable.
+    unless another worker is faster. read_snapshot: reads the snapshot again. Raises
+    StoreUnavailable.
     """
     if (me := db.holder) is None:
         return snapshot
     pauses, until = chain(PAUSES, repeat(LONGEST_SECONDS)), time.monotonic() + RETRY_SECONDS
-    while (waiting := snapshot.waiting) is not None:
-        if waiting.holder == me:
+    while (attempt_node := snapshot.attempt_node) is not None:
+        if attempt_node.holder == me:
             snapshot.held = False  # this process knows what it runs
         if not snapshot.held:
             if not adopts(ask, snapshot, claim):
                 break
-            place = (snapshot.scope_id or 0, waiting.id)
-            take = partial(node_holders.take_over, place=place, seen=waiting.holder, me=me)
+            place = (snapshot.scope_id or 0, attempt_node.id)
+            take = partial(
+                node_holders.take_over, place=place, seen_holder=attempt_node.holder, me=me
+            )
             if await db.write(take, lock=NOTHING):
                 claim.is_stored = True
                 break
@@ -47,5 +50,5 @@ async def settle(
         if not ask.certain or time.monotonic() > until:
             break
         await asyncio.sleep(next(pauses))
-        snapshot = await read()
+        snapshot = await read_snapshot()
     return snapshot

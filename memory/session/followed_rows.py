@@ -32,37 +32,37 @@ class FollowedRows(Generic[K, V]):
     def __init__(
         self,
         db: Database,
-        any_made: Callable[[Connection], bool],
+        find_any: Callable[[Connection], bool],
         changes: Query,
-        cached: Cache[K, V],
+        cache: Cache[K, V],
     ) -> None:
         self._db = db
-        self._any_made, self._query, self._cached = any_made, changes, cached
-        self._any: bool | None = None  # None: not known yet
+        self._find_any, self._query, self._cache = find_any, changes, cache
+        self._has_rows: bool | None = None  # None: not known yet
         self._changes = 0
 
     @property
     def loaded(self) -> bool:
         """Whether it is known if there are any."""
-        return self._any is not None
+        return self._has_rows is not None
 
     @property
     def is_unused(self) -> bool:
         """Whether it is known that there are none."""
-        return self._any is False
+        return self._has_rows is False
 
     async def load(self, deadline: float = READ_SECONDS) -> None:
         """Learn whether there are any, within so many seconds. Raises StoreUnavailable."""
-        changes, found = self._changes, await self._db.read(self._any_made, deadline)
-        self._any = found if changes == self._changes else None
+        changes, has_rows = self._changes, await self._db.read(self._find_any, deadline)
+        self._has_rows = has_rows if changes == self._changes else None
 
     async def follow(self) -> None:
         """Forget what other workers change, once a second."""
-        seen = None
+        changes_seen = None
         while True:
             with contextlib.suppress(StoreUnavailable):
-                if (found := await self._db.read(self._query, single=True)) != seen:
-                    seen = found
+                if (changes := await self._db.read(self._query, single=True)) != changes_seen:
+                    changes_seen = changes
                     self.forget()
                     await self.load()  # else the next request has to
             await asyncio.sleep(FOLLOW_SECONDS)
@@ -70,13 +70,13 @@ class FollowedRows(Generic[K, V]):
     async def _read(self, key: K, work: Callable[[Connection], V], deadline: float) -> V:
         """Read what a key stands for, and cache it. Raises StoreUnavailable."""
         changes = self._changes
-        found = await self._db.read(work, deadline, small=True, of=NO_TURNS)
+        rows = await self._db.read(work, deadline, small=True, of=NO_TURNS)
         if changes == self._changes:  # otherwise it may be an older one
-            self._cached.put(key, found)
-        return found
+            self._cache.put(key, rows)
+        return rows
 
     def forget(self) -> None:
         """Read every row anew: some were written."""
-        self._any = None
+        self._has_rows = None
         self._changes += 1
-        self._cached.clear()
+        self._cache.clear()

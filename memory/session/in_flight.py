@@ -16,16 +16,16 @@ class InFlight:
     """The running turns.
 
     nodes: their open nodes. continued: the nodes that they continue, each with the history of the
-    first to do so. requests: keys of their requests. owed: nodes that other workers of the store
-    have to be told of: nobody here goes on with them. openings: of requests that continue nothing,
-    by the key of their scope, each with its node.
+    first to do so. requests: keys of their requests. released_nodes: nodes that other workers of
+    the store have to be told of: nobody here goes on with them. openings: of requests that continue
+    nothing, by the key of their scope, each with its node.
     """
 
     def __init__(self) -> None:
         self.nodes: set[int] = set()
         self.continued: dict[int, bytes] = {}
         self.requests: dict[bytes, asyncio.Event] = {}
-        self.owed: set[int] = set()
+        self.released_nodes: set[int] = set()
         self.openings: dict[bytes, dict[int, Opening]] = {}
 
     async def wait_for(self, request: bytes) -> None:
@@ -35,22 +35,22 @@ class InFlight:
 
     def claim(self, request: bytes | None) -> TurnClaim:
         """Return the claim of a turn; None for a request that is never repeated."""
-        first = request is not None and request not in self.requests
-        if request is not None and first:
+        is_first = request is not None and request not in self.requests
+        if request is not None and is_first:
             self.requests[request] = asyncio.Event()
-        return TurnClaim(self, request, first)
+        return TurnClaim(self, request, is_first)
 
 
 class TurnClaim:
     """What one turn holds.
 
-    first: no other attempt at its request was running when it began. is_stored: the store knows
+    is_first: no other attempt at its request was running when it began. is_stored: the store knows
     that this worker holds its node.
     """
 
     def __init__(self, in_flight: InFlight, request: bytes | None, first: bool) -> None:
         self.request = request
-        self.first = first
+        self.is_first = first
         self._in_flight = in_flight
         self._node: int | None = None
         self._continued: int | None = None
@@ -90,7 +90,7 @@ class TurnClaim:
             self._in_flight.nodes.discard(self._node)
             if self.is_stored:
                 self.is_stored = False
-                self._in_flight.owed.add(self._node)
+                self._in_flight.released_nodes.add(self._node)
             if self._scope is not None:
                 self._let_go_of_opening(self._node, self._scope)
         if self._continued is not None:

@@ -26,19 +26,20 @@ READ_SECONDS, SAVE_SECONDS = 0.5, 0.25
 class KeptSummaries(msgspec.Struct):
     """The stored summaries of one scope, as the compaction uses them.
 
-    found: the conversation this turn continues, None for none. into: the conversation of new
-    summaries, None if nothing is stored. notes: collects failures. behind: link of the part before
-    the request's messages, with its summary, which need not be stored.
+    continued_conversation: the conversation this turn continues, None for none. into: the
+    conversation of new summaries, None if nothing is stored. notes: collects failures.
+    earlier_summary: link of the part before the request's messages, with its summary, which need
+    not be stored.
     """
 
     db: Database
     owner: ScopeOwner
     scope_id: int | None
-    found: int | None
+    continued_conversation: int | None
     into: int | None
     notes: list[str]
     patience: StoreDeadline = msgspec.field(default_factory=StoreDeadline)
-    behind: tuple[bytes, str] | None = None
+    earlier_summary: tuple[bytes, str] | None = None
 
     async def load(self, links: Sequence[bytes]) -> list[tuple[bytes, str]]:
         """Return the summaries of histories that end in one of these links, with the link.
@@ -48,26 +49,26 @@ class KeptSummaries(msgspec.Struct):
         if (scope_id := self.scope_id) is None:
             return []
         with self.patience.of(READ_SECONDS) as seconds:
-            found = list(
+            summaries = list(
                 await self.db.read(
                     lambda conn: turn_reader.summaries(conn, scope_id, links), seconds
                 )
             )
         if (
-            self.behind is not None
-            and self.behind[0] in links
-            and all(link != self.behind[0] for link, _ in found)
+            self.earlier_summary is not None
+            and self.earlier_summary[0] in links
+            and all(link != self.earlier_summary[0] for link, _ in summaries)
         ):
-            found.append(self.behind)
-        return found
+            summaries.append(self.earlier_summary)
+        return summaries
 
     async def is_coming(self) -> bool:
         """Tell whether a summary is being made in the background. Raises StoreUnavailable."""
-        if (found := self.found) is None:
+        if (conversation := self.continued_conversation) is None:
             return False
         with self.patience.of(READ_SECONDS) as seconds:
             return await self.db.read(
-                lambda conn: under_way(conn, summarization.KIND, found), seconds, small=True
+                lambda conn: under_way(conn, summarization.KIND, conversation), seconds, small=True
             )
 
     async def save(self, link: bytes, text: str, count: int) -> None:

@@ -33,21 +33,21 @@ class FileLine:
         at = self.begin
         while at < self.end:
             self.file.seek(at)
-            piece = self.file.read(min(PIECE_BYTES, self.end - at))
-            if not piece:
+            block = self.file.read(min(PIECE_BYTES, self.end - at))
+            if not block:
                 return
-            at += len(piece)
-            yield piece
+            at += len(block)
+            yield block
 
     def split(self, separator: bytes) -> Iterator[bytes]:
         """Yield what stands between the separators, each of one byte."""
         beginning: list[bytes] = []
-        for piece in self.pieces():
-            first, *others = piece.split(separator)
-            beginning.append(first)
-            for other in others:
+        for block in self.pieces():
+            head, *parts = block.split(separator)
+            beginning.append(head)
+            for part in parts:
                 yield b"".join(beginning)
-                beginning = [other]
+                beginning = [part]
         yield b"".join(beginning)
 
 
@@ -62,19 +62,19 @@ def find_lines(file: BinaryIO) -> Iterator[FileLine]:
     size = file.seek(0, os.SEEK_END)
     while at < size:
         file.seek(at)
-        piece = file.read(min(PIECE_BYTES, size - at))
-        if not piece:
+        block = file.read(min(PIECE_BYTES, size - at))
+        if not block:
             break
-        *whole, last = piece.split(LINE_END)
-        for part in whole:
+        *complete_lines, remainder = block.split(LINE_END)
+        for part in complete_lines:
             digest.update(part)
             end = at + len(part)
             if end > begin:
                 yield FileLine(file, begin, end, digest.digest())
             at = begin = end + 1
             digest = blake2b(digest_size=DIGEST_BYTES)
-        digest.update(last)
-        at += len(last)
+        digest.update(remainder)
+        at += len(remainder)
     if at > begin:
         yield FileLine(file, begin, at, digest.digest())
 
@@ -122,10 +122,10 @@ def rewrite_lines(path: Path, stays: Callable[[FileLine], bool]) -> None:
 
 def join_parts(parts: Iterable[bytes]) -> bytes:
     """Return parts in one piece, without a list of them beside it."""
-    whole = BytesIO()
+    buffer = BytesIO()
     for part in parts:
-        whole.write(part)
-    return whole.getvalue()
+        buffer.write(part)
+    return buffer.getvalue()
 
 
 def ended_lines(lines: Iterable[FileLine]) -> Iterator[bytes]:
@@ -138,6 +138,6 @@ def ended_lines(lines: Iterable[FileLine]) -> Iterator[bytes]:
 def write_parts(fd: int, parts: Iterable[bytes]) -> None:
     """Write all of it, a large part uncopied. Raises OSError."""
     for part in parts:
-        left = memoryview(part)
-        while left:
-            left = left[os.write(fd, left) :]
+        remainder = memoryview(part)
+        while remainder:
+            remainder = remainder[os.write(fd, remainder) :]

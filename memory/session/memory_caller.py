@@ -20,8 +20,8 @@ class MemoryCaller:
     """Who calls, and about whose memory.
 
     mode: one of `MODES`. reader: a digest of who sees the results, by which is known which version
-    of a block they saw last. said_by: the user, where the memory is an agent's own. more: further
-    members of the explain record.
+    of a block they saw last. said_by: the user, where the memory is an agent's own. extra_members:
+    further members of the explain record.
     """
 
     scope: Scope
@@ -31,7 +31,7 @@ class MemoryCaller:
     reader: bytes
     said_by: str | None = None
     zone: str = ""
-    more: Json = field(default_factory=dict)
+    extra_members: Json = field(default_factory=dict)
 
     @property
     def only_reads(self) -> bool:

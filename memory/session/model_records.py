@@ -22,14 +22,14 @@ class ModelRecords:
     """How each model uses the memory tools, named as upstream, for each use apart."""
 
     def __init__(self) -> None:
-        self.known: Cache[str, ModelRecord] = Cache(BYTES, EACH, lambda name, _: 4 * len(name))
+        self.records: Cache[str, ModelRecord] = Cache(BYTES, EACH, lambda name, _: 4 * len(name))
         self._unsaved: dict[str, ModelRecord] = {}
         self._saved_at = 0.0
 
-    def load(self, found: Mapping[str, ModelRecord]) -> None:
-        """Take over what the store knows. found: the most recent first."""
-        for model in reversed(list(found)):
-            self.known.put(model, found[model])
+    def load(self, records: Mapping[str, ModelRecord]) -> None:
+        """Take over what the store knows. records: the most recent first."""
+        for model in reversed(list(records)):
+            self.records.put(model, records[model])
 
     def of(self, model: str, use: str) -> ModelRecord:
         """Return the record of a model for one use; empty for one that was never used.
@@ -37,14 +37,14 @@ class ModelRecords:
         What an earlier version counted, of both uses together, stands for each at first.
         """
         name = model[:MAX_NAME_CHARACTERS]
-        return self.known.get(f"{name} {use}") or self.known.get(name) or ModelRecord()
+        return self.records.get(f"{name} {use}") or self.records.get(name) or ModelRecord()
 
     def count(self, model: str, *, saved: bool, searched: bool) -> None:
         """Count one turn in which the model was offered the tools."""
-        for use, called in ((SAVES, saved), (SEARCHES, searched)):
+        for use, has_called in ((SAVES, saved), (SEARCHES, searched)):
             name = f"{model[:MAX_NAME_CHARACTERS]} {use}"
-            record = (self.known.get(name) or self.of(model, use)).after(has_called=called)
-            self.known.put(name, record)
+            record = (self.records.get(name) or self.of(model, use)).after(has_called=has_called)
+            self.records.put(name, record)
             if len(self._unsaved) < MAX_UNSAVED:
                 self._unsaved[name] = record
 
@@ -56,5 +56,5 @@ class ModelRecords:
         now = time.monotonic()
         if not self._unsaved or now - self._saved_at < SAVE_SECONDS:
             return {}
-        found, self._unsaved, self._saved_at = self._unsaved, {}, now
-        return found
+        records, self._unsaved, self._saved_at = self._unsaved, {}, now
+        return records

@@ -41,55 +41,55 @@ class UserPolicies(FollowedRows[UserName, StoredPolicy]):
     """The policies of users. While nobody has one, no request reads anything."""
 
     def __init__(self, db: Database) -> None:
-        cached: Cache[UserName, StoredPolicy] = Cache(
-            KNOWN_BYTES, KNOWN_EACH, lambda who, _: sum(map(getsizeof, who))
+        cache: Cache[UserName, StoredPolicy] = Cache(
+            KNOWN_BYTES, KNOWN_EACH, lambda user, _: sum(map(getsizeof, user))
         )
-        super().__init__(db, rows.any_set, rows.changes(), cached)
+        super().__init__(db, rows.any_set, rows.changes(), cache)
 
-    async def find(self, who: UserName, deadline: float = READ_SECONDS) -> str:
+    async def find(self, user: UserName, deadline: float = READ_SECONDS) -> str:
         """Return what the memory may do for a user, one of `MODES`; see `read`."""
-        if self._any is False:
+        if self._has_rows is False:
             return rows.FULL
-        return (await self.read(who, deadline)).memory
+        return (await self.read(user, deadline)).memory
 
-    async def read(self, who: UserName, deadline: float = READ_SECONDS) -> StoredPolicy:
+    async def read(self, user: UserName, deadline: float = READ_SECONDS) -> StoredPolicy:
         """Return the policy of a user (tenant, name).
 
         deadline: seconds that a read may take. Raises StoreUnavailable.
         """
-        if self._any is None:
+        if self._has_rows is None:
             await self.load(deadline)
-        if self._any is False:
+        if self._has_rows is False:
             return NO_POLICY
-        if (found := self._cached.get(who)) is None:
-            found = await self._read(who, partial(rows.find, who=who), deadline)
-        return found
+        if (policy := self._cache.get(user)) is None:
+            policy = await self._read(user, partial(rows.find, who=user), deadline)
+        return policy
 
-    async def zone(self, who: UserName, deadline: float = READ_SECONDS) -> str:
+    async def zone(self, user: UserName, deadline: float = READ_SECONDS) -> str:
         """Return the time zone of a user's policy, "" for none, or where it cannot be read."""
-        if self._any is False:
+        if self._has_rows is False:
             return ""
         try:
-            return (await self.read(who, deadline)).timezone
+            return (await self.read(user, deadline)).timezone
         except StoreUnavailable:
             return ""
 
-    async def tools(self, who: UserName, deadline: float = READ_SECONDS) -> tuple[str, ...] | None:
+    async def tools(self, user: UserName, deadline: float = READ_SECONDS) -> tuple[str, ...] | None:
         """Return the patterns of the operator's tools that a user may have, None for all.
 
         Raises StoreUnavailable.
         """
-        if self._any is False:
+        if self._has_rows is False:
             return None
-        policy = await self.read(who, deadline)
+        policy = await self.read(user, deadline)
         return tuple(tools_of(policy)) if policy.tools else None
 
-    async def put(self, who: UserName, edit: rows.PolicyEdit) -> StoredPolicy:
+    async def put(self, user: UserName, edit: rows.PolicyEdit) -> StoredPolicy:
         """Set the policy of a user: it holds for every request that begins afterwards.
 
         Raises StoreUnavailable.
         """
-        write = partial(rows.put, who=who, edit=edit)
-        policy = await self._db.write(write, lock=owner_lock(*who))
+        write = partial(rows.put, who=user, edit=edit)
+        policy = await self._db.write(write, lock=owner_lock(*user))
         self.forget()
         return policy

@@ -27,12 +27,13 @@ Circumstances = tuple[object, ...]
 class PlacedMemory(msgspec.Struct, frozen=True):
     """What a turn shows. budget: tokens for its prompt, None if that is unknown.
 
-    seen: label to the block's version as the model sees it. tokens: of the core text and the notes.
+    seen_versions: label to the block's version as the model sees it. tokens: of the core text and
+    the notes.
     """
 
-    shown: Sequence[CoreBlock]
+    blocks: Sequence[CoreBlock]
     budget: int | None
-    seen: Mapping[str, int]
+    seen_versions: Mapping[str, int]
     tokens: int
 
 
@@ -46,7 +47,7 @@ class PreparedMemory(msgspec.Struct, frozen=True, eq=False):
     epoch: Epoch
     policy: Policy
     circumstances: Circumstances
-    placed: PlacedMemory
+    placed_memory: PlacedMemory
 
     def holds(self, turn: TurnContext) -> bool:
         """Tell whether a turn shows the same."""
@@ -95,15 +96,19 @@ def circumstances_of(turn: TurnContext) -> Circumstances:
     return ask.mode, ask.window, ask.max_output, ask.tokenizer, estimates, tools
 
 
-def prepare(turn: TurnContext, plan: PlacementPlan, placed: PlacedMemory) -> PreparedMemory | None:
+def prepare(
+    turn: TurnContext, plan: PlacementPlan, placed_memory: PlacedMemory
+) -> PreparedMemory | None:
     """Return what holds for the next turn; None where the model has not been told everything."""
     epoch, rules, toolbox = plan.epoch, turn.policy.rules, turn.ask.toolbox
     if rules.live or not may_prepare(turn):
         return None
     if epoch.tools if toolbox is None else not toolbox.continues(epoch.tools):
         return None
-    if not placed.shown or len(placed.shown) != len(turn.snapshot.blocks):
+    if not placed_memory.blocks or len(placed_memory.blocks) != len(turn.snapshot.blocks):
         return None  # the explain record names those that are left out
-    if apply_overrides(epoch.blocks, plan.told) != block_values(placed.shown):
+    if apply_overrides(epoch.blocks, plan.told) != block_values(placed_memory.blocks):
         return None
-    return PreparedMemory(turn.snapshot.blocks, epoch, turn.policy, circumstances_of(turn), placed)
+    return PreparedMemory(
+        turn.snapshot.blocks, epoch, turn.policy, circumstances_of(turn), placed_memory
+    )

@@ -27,12 +27,12 @@ _decode_slice = msgspec.json.Decoder(str).decode
 def encode_line(record: dict[str, Any]) -> Iterator[bytes]:
     """Yield the line of a record in parts, without a line end."""
     name = secrets.token_hex(16)  # no string of a record is like it by chance
-    short, texts = name_long_strings(record, name)
+    outline, texts = name_long_strings(record, name)
     if not texts:
         yield _encode(record)
         return
     starts = [range(0, len(text), SLICE_CHARACTERS) for text in texts]
-    yield _encode({**short, LONG_STRINGS: [name, [len(s) for s in starts]]})
+    yield _encode({**outline, LONG_STRINGS: [name, [len(s) for s in starts]]})
     for text, places in zip(texts, starts, strict=True):
         for at in places:
             yield SEPARATOR
@@ -44,23 +44,23 @@ def decode_line(parts: Iterable[bytes]) -> dict[str, Any]:
 
     Raises msgspec.MsgspecError, UnicodeError, TypeError or ValueError for what is no such line.
     """
-    left = iter(parts)
-    record = _decode_record(next(left, b""))
+    slices = iter(parts)
+    record = _decode_record(next(slices, b""))
     if LONG_STRINGS in record:
         name, counts = record.pop(LONG_STRINGS)
-        texts = {f"{name}{n}": _read_slices(left, count) for n, count in enumerate(counts)}
+        texts = {f"{name}{n}": _read_slices(slices, count) for n, count in enumerate(counts)}
         record = put_long_strings_back(record, texts)
-    if next(left, None) is not None:
+    if next(slices, None) is not None:
         raise ValueError("more slices than the record names")
     return record
 
 
 def _read_slices(parts: Iterator[bytes], count: int) -> str:
-    text, read = "", 0
+    text, slice_count = "", 0
     for part in islice(parts, count):
         # Grows in place, so that there is no list of all slices beside it.
         text += _decode_slice(part)
-        read += 1
-    if read < count:
+        slice_count += 1
+    if slice_count < count:
         raise ValueError("fewer slices than the record names")
     return text

@@ -46,9 +46,9 @@ class TurnRecorder:
 
     def __init__(self, turn: TurnContext) -> None:
         self._turn = turn
-        self._over = False
-        self._lost = False  # the store did not take the request
-        self.late = False  # what was to be written waits in the recovery log
+        self._is_over = False
+        self._is_lost = False  # the store did not take the request
+        self.is_late = False  # what was to be written waits in the recovery log
         self.has_no_answer = False  # it failed, and leaves no explain record
         self._has_connection = asyncio.Event()  # the write of the request
 
@@ -77,13 +77,13 @@ class TurnRecorder:
         opening = await turn.store.look(pending_turn, turn, prompt)
         if ended and not opening.adopted:
             opening.holder = opening.once = None
-        self._lost = True
+        self._is_lost = True
         write, shortcut = opening_of(turn, opening)
         with told_of_connection(self._has_connection.set):
             progress.scope_id = await turn.store.write(
-                write, large=opening.large, shortcut=shortcut
+                write, large_bodies=opening.large_bodies, shortcut=shortcut
             )
-        progress.opened, self._lost = True, False
+        progress.opened, self._is_lost = True, False
         turn.attempt.claim.is_stored = opening.holder is not None
 
     async def wait_for_opening(self, opening: asyncio.Future[None], patience: float) -> None:
@@ -99,18 +99,18 @@ class TurnRecorder:
             await ends_within(opening, seconds)
 
     async def finish(
-        self, prompt: Prompt, outcome: TurnOutcome, sent: SentPrompt | None = None
+        self, prompt: Prompt, outcome: TurnOutcome, sent_prompt: SentPrompt | None = None
     ) -> bool:
         """Record the answers, and the request if it was not written yet.
 
-        If the store fails, the record goes to the recovery log. sent: what the next turn can reuse.
-        Returns False if nothing of the turn is kept.
+        If the store fails, the record goes to the recovery log. sent_prompt: what the next turn can
+        reuse. Returns False if nothing of the turn is kept.
         """
         turn, store = self._turn, self._turn.store
-        if self._over or self._lost or not turn.is_recording:
+        if self._is_over or self._is_lost or not turn.is_recording:
             self.release()
-            return not self._lost
-        self._over = True
+            return not self._is_lost
+        self._is_over = True
         store.heavy = store.heavy or are_heavy(outcome.answers)
         try:
             record, opening = await store.look(self._rows, prompt, outcome)
@@ -119,9 +119,9 @@ class TurnRecorder:
             record.models = self._count(prompt, outcome)
             recorded = await self._write(record, opening)
             if recorded is not None:
-                self._prepare_next_turn(prompt, recorded, sent)
+                self._prepare_next_turn(prompt, recorded, sent_prompt)
                 return True
-            self.late = True
+            self.is_late = True
             if opening is not None:
                 # The request is not written, so nothing was sent to the client yet.
                 return False
@@ -137,9 +137,12 @@ class TurnRecorder:
         """Write the record; None if the store does not take it. Raises ErasedMeanwhile."""
         write, shortcut = record_of(self._turn, record, opening)
         seconds = WRITE_SECONDS if opening is None else TOGETHER_SECONDS
-        large = [*record.large, *(opening.large if opening is not None else ())]
+        large_bodies = [
+            *record.large_bodies,
+            *(opening.large_bodies if opening is not None else ()),
+        ]
         try:
-            head, blocks = await self._turn.store.write(write, seconds, large, shortcut)
+            head, blocks = await self._turn.store.write(write, seconds, large_bodies, shortcut)
         except StoreUnavailable:
             return None
         self._turn.attempt.claim.is_stored = False
@@ -151,15 +154,15 @@ class TurnRecorder:
         The request stays recorded, and its repetition is a retry.
         """
         turn = self._turn
-        self.has_no_answer = self.has_no_answer or not self._over
-        if self._over or self._lost or not turn.is_recording:
+        self.has_no_answer = self.has_no_answer or not self._is_over
+        if self._is_over or self._is_lost or not turn.is_recording:
             self.release()
             return
         try:
             with turn.attempt.patience.of(WRITE_SECONDS) as seconds:
                 async with asyncio.timeout(seconds):  # the client is still waiting for the error
                     await self._note_failure(prompt)
-            self._over = True
+            self._is_over = True
         except (StoreUnavailable, ErasedMeanwhile, TimeoutError):
             turn.progress.trace.notes.append("the failed attempt could not be recorded")
         finally:
@@ -170,7 +173,7 @@ class TurnRecorder:
 
         A late write completes by itself.
         """
-        self._over = self.has_no_answer = True
+        self._is_over = self.has_no_answer = True
         turn, scope_id = self._turn, self._turn.progress.scope_id
         scope = turn.ask.scope
         try:
@@ -218,7 +221,7 @@ class TurnRecorder:
         What the rows say goes first: it may be a copy of the answers without secrets, too.
         """
         turn = self._turn
-        record.contents, record.large = None, ()
+        record.contents, record.large_bodies = None, ()
         if not turn.keeps_history:
             record.answers = [turn.policy.screen.mask_message(a) for a in record.answers]
         return record
@@ -233,17 +236,18 @@ class TurnRecorder:
         Returns the records to write now.
         """
         turn, progress, models = self._turn, self._turn.progress, self._turn.services.models
-        offered = prompt.offered and turn.ask.mode == "full" and turn.ask.scope.is_named
-        if offered and prompt.owned is not OURS:  # the memory's stand before those of the operator
-            offered = prompt.offered[0]["function"]["name"] in OURS
+        offers_tools = prompt.tools and turn.ask.mode == "full" and turn.ask.scope.is_named
+        # The memory's stand before those of the operator.
+        if offers_tools and prompt.owned is not OURS:
+            offers_tools = prompt.tools[0]["function"]["name"] in OURS
         names = {call["name"] for call in progress.trace.tools} if progress.rounds else frozenset()
-        if offered and outcome.served and (progress.rounds or turn.is_new_message):
-            saved, searched = not names.isdisjoint(WRITES), not names.isdisjoint(SEARCHES)
-            models.count(outcome.served, saved=saved, searched=searched)
+        if offers_tools and outcome.served and (progress.rounds or turn.is_new_message):
+            has_saved, has_searched = not names.isdisjoint(WRITES), not names.isdisjoint(SEARCHES)
+            models.count(outcome.served, saved=has_saved, searched=has_searched)
         return models.take_unsaved()
 
     def _prepare_next_turn(
-        self, prompt: Prompt, recorded: RecordedTurn, sent: SentPrompt | None
+        self, prompt: Prompt, recorded: RecordedTurn, sent_prompt: SentPrompt | None
     ) -> None:
         """Make ready what the next turn of this conversation will need."""
         turn, lines = self._turn, self._turn.services.lines
@@ -254,8 +258,8 @@ class TurnRecorder:
         scope, line = turn.ask.scope.key, turn.identity.conversation
         if line.explicit:  # at its current end, which another turn may have moved
             lines.take(lines.shelf(scope), named_conversation_key(line.name))
-        if (found := next_snapshot(turn, prompt, recorded, sent)) is not None:
-            lines.keep(scope, turn.attempt.shelf, *found)
+        if (cache_entry := next_snapshot(turn, prompt, recorded, sent_prompt)) is not None:
+            lines.keep(scope, turn.attempt.entries, *cache_entry)
 
     async def _jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
         """Return the background jobs of this turn, which are written together with it."""
@@ -290,9 +294,11 @@ class TurnRecorder:
     async def _summary_jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
         turn = self._turn
         try:
-            found = await plan_summary(turn.snapshot.turn, prompt.fitted, prompt.budget, answers)
+            summary_plan = await plan_summary(
+                turn.snapshot.turn, prompt.fitted, prompt.budget, answers
+            )
         except StoreUnavailable:
             return []  # the next turn tries again
-        if found is None:
+        if summary_plan is None:
             return []
-        return [summarization.job_of(found, turn.identity.conversation.id, turn.ask.model)]
+        return [summarization.job_of(summary_plan, turn.identity.conversation.id, turn.ask.model)]

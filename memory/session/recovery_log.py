@@ -80,16 +80,16 @@ class RecoveryLog:
         self, path: Path | None, secret: bytes, screen: Callable[[], Screen] = Screen
     ) -> None:
         self._path, self._secret, self._screen = path, secret, screen
-        self._bad = path.with_name("spill.bad") if path is not None else None
+        self._bad_path = path.with_name("spill.bad") if path is not None else None
         self._writing = threading.Lock()
-        self._loaded: set[bytes] = set()  # digests of the lines that `clear` removes
+        self._loaded_digests: set[bytes] = set()  # digests of the lines that `clear` removes
         # Lines that the file still has although they are stored, or set aside: digests, and the
         # size of the file where it could not be rid of them.
-        self._stored: set[bytes] = set()
+        self._stored_digests: set[bytes] = set()
         self._stored_size = 0
-        self._held: list[bytes] = []  # lines that the file did not take, oldest first
+        self._held_lines: list[bytes] = []  # lines that the file did not take, oldest first
         self.held_bytes = 0
-        self.lost = 0  # records that found no place
+        self.lost_records = 0  # records that found no place
         self._lock: int | None = None
 
     def claim(self) -> None:
@@ -102,12 +102,12 @@ class RecoveryLog:
             if (lock := _try_lock(path)) is not None:
                 self._path, self._lock = path, lock
                 break
-        for other in sorted(path.parent.glob("spill*.ndjson")):
-            if other != path and (orphan := _try_lock(other)) is not None:
-                with self._writing, other.open("rb", buffering=0) as file:
+        for orphan_path in sorted(path.parent.glob("spill*.ndjson")):
+            if orphan_path != path and (orphan := _try_lock(orphan_path)) is not None:
+                with self._writing, orphan_path.open("rb", buffering=0) as file:
                     if lines := list(find_lines(file)):
                         append_lines(path, ended_lines(lines))
-                other.unlink(missing_ok=True)
+                orphan_path.unlink(missing_ok=True)
                 os.close(orphan)
 
     def release(self) -> None:
@@ -124,7 +124,7 @@ class RecoveryLog:
     @property
     def held_records(self) -> int:
         """How many records are in memory alone."""
-        return len(self._held)
+        return len(self._held_lines)
 
     @property
     def is_full(self) -> bool:
@@ -134,8 +134,8 @@ class RecoveryLog:
     @property
     def is_empty(self) -> bool:
         """Whether no turn waits to be stored."""
-        if self._held or self._path is None:
-            return not self._held
+        if self._held_lines or self._path is None:
+            return not self._held_lines
         return _size(self._path) == self._stored_size
 
     async def keep(self, record: TurnRecord) -> bool:
@@ -160,16 +160,16 @@ class RecoveryLog:
     def _append_held(self, *parts: Iterable[bytes]) -> None:
         """Append what is held, and then these parts of lines. Raises OSError."""
         assert self._path is not None  # noqa: S101 - checked by the callers
-        held = (part for line in self._held for part in (line, LINE_END))
-        append_lines(self._path, chain(held, *parts))
-        self._held, self.held_bytes = [], 0
+        held_parts = (part for line in self._held_lines for part in (line, LINE_END))
+        append_lines(self._path, chain(held_parts, *parts))
+        self._held_lines, self.held_bytes = [], 0
 
     def _hold(self, line: bytes, error: OSError) -> None:
         """Keep a line in memory. Raises the error if there is no room."""
         if self.held_bytes + len(line) > HELD_BYTES_AT_MOST:
-            self.lost += 1
+            self.lost_records += 1
             raise error
-        if not self._held:
+        if not self._held_lines:
             log.error(
                 "%s cannot be written (%s): turns that the store does not take stay in memory, at "
                 "most %d MiB, until it does. Make room, or make the folder writable",
@@ -177,13 +177,13 @@ class RecoveryLog:
                 error.strerror,
                 HELD_BYTES >> 20,
             )
-        self._held.append(line)
+        self._held_lines.append(line)
         self.held_bytes += len(line)
 
     def flush(self) -> None:
         """Write what is held to the file, before the process ends. Raises OSError."""
         with self._writing:
-            if self._held:
+            if self._held_lines:
                 self._append_held()
 
     def load(self) -> Iterator[TurnRecord]:
@@ -195,11 +195,11 @@ class RecoveryLog:
             return
         with contextlib.ExitStack() as files:
             with self._writing:
-                self._loaded = set()
+                self._loaded_digests = set()
                 lines = self._unstored_lines(files)
             for line in lines:
                 if (record := self._read(line)) is not None:
-                    self._loaded.add(line.digest)
+                    self._loaded_digests.add(line.digest)
                     yield record
                     del record  # before the next one is read: it may be as large
 
@@ -219,10 +219,10 @@ class RecoveryLog:
                 "a line of %s cannot be replayed (%s): it is set aside in %s",
                 self._path,
                 type(e).__name__,
-                self._bad,
+                self._bad_path,
             )
             if self._set_line_aside(ended_lines([line])):
-                self._stored.add(line.digest)
+                self._stored_digests.add(line.digest)
             return None
 
     def _unstored_lines(self, files: contextlib.ExitStack) -> list[FileLine]:
@@ -231,20 +231,20 @@ class RecoveryLog:
         files: closes what they are read from.
         """
         assert self._path is not None  # noqa: S101 - checked by the caller
-        sources: list[BinaryIO] = [BytesIO(line) for line in self._held]
+        sources: list[BinaryIO] = [BytesIO(line) for line in self._held_lines]
         with contextlib.suppress(FileNotFoundError):
             sources.insert(0, files.enter_context(self._path.open("rb", buffering=0)))
         lines = chain.from_iterable(map(find_lines, sources))
-        return [line for line in lines if line.digest not in self._stored]
+        return [line for line in lines if line.digest not in self._stored_digests]
 
     def _set_line_aside(self, parts: Iterable[bytes]) -> bool:
         """Append a line, given in parts, to `spill.bad`; tell whether that could be written."""
-        assert self._bad is not None  # noqa: S101 - of every log that has a file
+        assert self._bad_path is not None  # noqa: S101 - of every log that has a file
         try:
             with self._writing:
-                append_lines(self._bad, parts)
+                append_lines(self._bad_path, parts)
         except OSError as e:
-            log.warning("%s cannot be written (%s)", self._bad, e.strerror)
+            log.warning("%s cannot be written (%s)", self._bad_path, e.strerror)
             return False
         return True
 
@@ -253,9 +253,9 @@ class RecoveryLog:
 
         Raises OSError, and then it stays where it is.
         """
-        if self._bad is not None:
+        if self._bad_path is not None:
             with self._writing:
-                append_lines(self._bad, chain(encode_line(pack_record(record)), [LINE_END]))
+                append_lines(self._bad_path, chain(encode_line(pack_record(record)), [LINE_END]))
 
     def forget(self, tenant: str, user: str) -> None:
         """Remove an erased user's records from the files, and those that may be theirs."""
@@ -279,37 +279,37 @@ class RecoveryLog:
 
         self._drop(is_of_it)
 
-    def _drop(self, which: Callable[[FileLine], bool]) -> None:
+    def _drop(self, is_dropped: Callable[[FileLine], bool]) -> None:
         """Remove records; the others survive an interruption at any point."""
         with self._writing:
-            held = [line for text in self._held for line in find_lines(BytesIO(text))]
-            self._let_go({line.digest for line in held if which(line)})
-            for path in (self._path, self._bad):
+            held_lines = [line for text in self._held_lines for line in find_lines(BytesIO(text))]
+            self._let_go({line.digest for line in held_lines if is_dropped(line)})
+            for path in (self._path, self._bad_path):
                 if path is not None and path.exists():
-                    rewrite_lines(path, lambda line: not which(line))
+                    rewrite_lines(path, lambda line: not is_dropped(line))
 
     def clear(self) -> None:
         """Remove the records that were loaded; others may have come meanwhile."""
         if self._path is None:
             return
         with self._writing:
-            self._let_go(self._loaded)
-            gone = self._stored | self._loaded
+            self._let_go(self._loaded_digests)
+            removed_digests = self._stored_digests | self._loaded_digests
             try:
-                rewrite_lines(self._path, lambda line: line.digest not in gone)
-                self._stored = set()
+                rewrite_lines(self._path, lambda line: line.digest not in removed_digests)
+                self._stored_digests = set()
                 self._stored_size = 0
             except OSError:  # they stay in the file, and would be stored again and again
-                self._stored = gone
+                self._stored_digests = removed_digests
                 self._stored_size = _size(self._path)
-            self._loaded = set()
+            self._loaded_digests = set()
 
     def _let_go(self, lines: set[bytes]) -> None:
         """Remove lines from those that are held. lines: their digests."""
-        if lines and self._held:
-            self._held = [line for line in self._held if digest_of(line) not in lines]
-            self.held_bytes = sum(map(len, self._held))
-            if not self._held:
+        if lines and self._held_lines:
+            self._held_lines = [line for line in self._held_lines if digest_of(line) not in lines]
+            self.held_bytes = sum(map(len, self._held_lines))
+            if not self._held_lines:
                 log.warning("the turns that waited in memory are stored")
 
 
@@ -344,31 +344,33 @@ def _decode_beginning(line: FileLine) -> dict[str, Any] | None:
         return None
 
 
-def pack_record(r: TurnRecord) -> dict[str, Any]:
+def pack_record(record: TurnRecord) -> dict[str, Any]:
     """Return the record as JSON data, without the server's secret."""
-    scope = r.owner.scope
+    scope = record.owner.scope
     epoch = None
-    if r.epoch:
-        epoch = {n: getattr(r.epoch, n) for n in Epoch.__slots__} | {"blocks": dict(r.epoch.blocks)}
+    if record.epoch:
+        epoch = {n: getattr(record.epoch, n) for n in Epoch.__slots__} | {
+            "blocks": dict(record.epoch.blocks)
+        }
     return {
         "scope": [scope.tenant, scope.user, scope.agent],
-        "generation": r.owner.generation,
-        "conversation": r.conversation,
-        "nodes": [msgspec.structs.asdict(n) for n in r.nodes],
-        "answers": r.answers,
-        "resent": r.resent,
+        "generation": record.owner.generation,
+        "conversation": record.conversation,
+        "nodes": [msgspec.structs.asdict(n) for n in record.nodes],
+        "answers": record.answers,
+        "resent": record.resent,
         "epoch": epoch,
-        "explain": r.explain,
-        "evicted": r.evicted,
-        "prove": r.prove,
+        "explain": record.explain,
+        "evicted": record.evicted,
+        "prove": record.prove,
         "again": True,
-        "jobs": [asdict(j) for j in r.jobs],
-        "beside": dict(r.beside),
-        "holder": r.holder,
-        "kept": r.kept,
-        "seen_head": r.seen_head,
-        "unread": r.unread,
-        "said_by": r.said_by,
+        "jobs": [asdict(j) for j in record.jobs],
+        "beside": dict(record.beside),
+        "holder": record.holder,
+        "kept": record.kept,
+        "seen_head": record.seen_head,
+        "unread": record.unread,
+        "said_by": record.said_by,
     }
 
 
@@ -378,8 +380,10 @@ def unpack_record(data: dict[str, Any], secret: bytes, screen: Screen) -> TurnRe
     def raw(value: str | None) -> bytes | None:
         return None if value is None else msgspec.convert(value, bytes)
 
-    if unknown := data.keys() - MEMBERS:
-        raise ValueError(f"members that this version does not know: {', '.join(sorted(unknown))}")
+    if unknown_members := data.keys() - MEMBERS:
+        raise ValueError(
+            f"members that this version does not know: {', '.join(sorted(unknown_members))}"
+        )
     tenant, user, agent = data["scope"]
     nodes = [
         TurnNode(**{**n, **{k: raw(n[k]) for k in ("digest", "chain", "asked", "trail")}})

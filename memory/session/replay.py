@@ -28,22 +28,22 @@ SET_ASIDE = "a record of the recovery log cannot be replayed: it is set aside in
 class Replay:
     """Replays the records of a recovery log."""
 
-    def __init__(self, db: Database, spill: RecoveryLog) -> None:
-        self._db, self._spill = db, spill
+    def __init__(self, db: Database, recovery_log: RecoveryLog) -> None:
+        self._db, self._recovery_log = db, recovery_log
 
     async def run(self) -> None:
         """Write all records, in order. Raises StoreUnavailable; then they stay."""
-        records = iter(self._spill.load())
+        records = iter(self._recovery_log.load())
         while (record := await asyncio.to_thread(next, records, None)) is not None:
             await self._write(record)
             del record  # before the next one is read: it may be as large
-        await asyncio.to_thread(self._spill.clear)
+        await asyncio.to_thread(self._recovery_log.clear)
 
     async def follow(self) -> None:
         """Write records whenever there are some and the store takes them."""
         while True:
             await sleep(FOLLOW_SECONDS)
-            if self._db.may_write and not self._spill.is_empty:
+            if self._db.may_write and not self._recovery_log.is_empty:
                 with contextlib.suppress(StoreUnavailable, OSError):
                     await self.run()
 
@@ -72,20 +72,20 @@ class Replay:
 
         scope = record.owner.scope
         lock = owner_lock(scope.tenant, scope.user, record.conversation)
-        if record.large:
+        if record.large_bodies:
             place = partial(scopes.get_or_create, owner=record.owner)
-            await message_pieces.write(self._db, place, record.large, lock)
+            await message_pieces.write(self._db, place, record.large_bodies, lock)
         await self._db.write(work, lock=lock)
 
     async def _set_aside(self, record: TurnRecord) -> None:
         await self._drop_pieces(record)
-        await asyncio.to_thread(self._spill.set_aside, record)
+        await asyncio.to_thread(self._recovery_log.set_aside, record)
 
     async def _drop_pieces(self, record: TurnRecord) -> None:
         """Take the pieces back whose rows did not follow; those that are left leave by age."""
-        if not record.large:
+        if not record.large_bodies:
             return
-        keys = [body.key for body in record.large]
+        keys = [body.key for body in record.large_bodies]
         drop = partial(turn_writer.drop_pieces, owner=record.owner, bodies=keys)
         scope = record.owner.scope
         with contextlib.suppress(StoreUnavailable):

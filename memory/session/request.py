@@ -73,11 +73,11 @@ class Policy:
         opening: what its core text begins with. inherits: it has the operator's blocks too, where
         its own have other labels.
         """
-        own = {block.label: block for block in blocks}
+        agent_blocks = {block.label: block for block in blocks}
         return replace(
             self,
             blocks=OperatorBlocks(
-                {**(self.blocks if inherits else {}), **own}, space_of(self.blocks)
+                {**(self.blocks if inherits else {}), **agent_blocks}, space_of(self.blocks)
             ),
             rules=replace(self.rules, instruction=with_opening(opening, self.rules.instruction)),
             reflect=self.reflect if reflect is None else reflect,
@@ -95,10 +95,10 @@ class InboxLimits(msgspec.Struct, frozen=True):
 class TurnRequest(msgspec.Struct):
     """One request.
 
-    rest: a digest of the body's other members; with the history it names the request among its
-    retries, beside the client's own idempotency key. explicit: the conversation that is named.
-    resends: who names it sends its history too, so none is kept for it here. certain: the client
-    says that this is a retry. repeats: what it is if it says what the newest turn asked.
+    members_digest: a digest of the body's other members; with the history it names the request
+    among its retries, beside the client's own idempotency key. explicit: the conversation that is
+    named. resends: who names it sends its history too, so none is kept for it here. certain: the
+    client says that this is a retry. repeats: what it is if it says what the newest turn asked.
     offer: whether the target and the request take our tools. recall: whether what seems relevant is
     searched and injected unasked. inject: False for a target that refuses every addition. window:
     the model's context in tokens, None when unknown. tokenizer: the model's family. max_output: the
@@ -129,7 +129,7 @@ class TurnRequest(msgspec.Struct):
     tokenizer: str = "estimate"
     max_output: int | None = None
     complete: Complete | None = None
-    rest: bytes = b""
+    members_digest: bytes = b""
     idempotency: str = ""
     certain: bool = False
     repeats: Repeat = "again"
@@ -159,13 +159,13 @@ def request_key(ask: TurnRequest, turn: RequestHistory) -> bytes:
     Made of the scope, the named conversation, the history, the other members of the body, and the
     client's own idempotency key.
     """
-    named = f"{ask.explicit or ''}\0{ask.idempotency}".encode("utf-8", "surrogatepass")
+    names = f"{ask.explicit or ''}\0{ask.idempotency}".encode("utf-8", "surrogatepass")
     return keyed_hash(
         ask.scope.key,
         b"request",
-        named,
+        names,
         b"\x00",
         turn.chain.end,
         turn.messages.after.system,
-        ask.rest,
+        ask.members_digest,
     )

@@ -28,8 +28,8 @@ from memory.tools import ToolCall
 class RoundRunner:
     """Runs the rounds of one turn. seen: label to the block's version shown to the model."""
 
-    def __init__(self, turn: TurnContext, seen: Mapping[str, int]) -> None:
-        self._turn, self._memory = turn, ToolRunner(turn, seen)
+    def __init__(self, turn: TurnContext, seen_versions: Mapping[str, int]) -> None:
+        self._turn, self._memory = turn, ToolRunner(turn, seen_versions)
 
     async def run(self, calls: Sequence[ToolCall], reply: Json, prompt: Prompt) -> Sequence[Result]:
         """Run one round's calls and return one result for each.
@@ -38,25 +38,25 @@ class RoundRunner:
         began is gone on with: what is over there is not run again.
         """
         if prompt.owned is OURS:
-            return await self._memory.run(calls, reply, prompt.offered)
+            return await self._memory.run(calls, reply, prompt.tools)
         return await self._run_mixed(calls, reply, prompt)
 
     async def _run_mixed(
         self, calls: Sequence[ToolCall], reply: Json, prompt: Prompt
     ) -> Sequence[Result]:
-        done = self._turn.progress.rounds
-        is_resumed = bool(done) and done[-1]["reply"] is reply
+        rounds = self._turn.progress.rounds
+        is_resumed = bool(rounds) and rounds[-1]["reply"] is reply
         ledger = RoundLedger(self._turn, reply, calls)
-        pending = [i for i, result in enumerate(ledger.results) if result is None]
-        own = [i for i in pending if self._is_own(calls[i])]
-        others = [i for i in pending if i not in own]
-        turn = self._tool_turn(others, ledger, self._memory_runner(calls, ledger, prompt))
-        started = time.perf_counter()
+        pending_places = [i for i, result in enumerate(ledger.results) if result is None]
+        memory_places = [i for i in pending_places if self._is_own(calls[i])]
+        tool_places = [i for i in pending_places if i not in memory_places]
+        turn = self._tool_turn(tool_places, ledger, self._memory_runner(calls, ledger, prompt))
+        start_time = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            if own:
-                group.create_task(self._run_memory(calls, own, ledger, prompt.offered))
-            running = group.create_task(self._run_others([calls[i] for i in others], turn))
-        records = running.result()
+            if memory_places:
+                group.create_task(self._run_memory(calls, memory_places, ledger, prompt.tools))
+            tool_task = group.create_task(self._run_others([calls[i] for i in tool_places], turn))
+        records = tool_task.result()
         for record in records:
             ledger.take(record)
         try:
@@ -64,11 +64,11 @@ class RoundRunner:
         except (StoreUnavailable, ErasedMeanwhile):
             self._turn.progress.unsaved = True
         if is_resumed:
-            done[-1] = ledger.entry()
+            rounds[-1] = ledger.entry()
         else:
-            done.append(ledger.entry())
+            rounds.append(ledger.entry())
         note_runs(self._turn)
-        elapsed = round((time.perf_counter() - started) * 1000, 2)
+        elapsed = round((time.perf_counter() - start_time) * 1000, 2)
         self._trace(calls, ledger, records, elapsed)
         return [result for result in ledger.results if result is not None]
 
@@ -83,7 +83,7 @@ class RoundRunner:
         """Return what runs the memory call at a place, once rules allow it."""
 
         async def run_memory(place: int) -> str:
-            (text,) = await self._memory.run_at([place], calls, prompt.offered, ledger)
+            (text,) = await self._memory.run_at([place], calls, prompt.tools, ledger)
             return text
 
         return run_memory
@@ -110,10 +110,10 @@ class RoundRunner:
         calls: Sequence[ToolCall],
         places: Sequence[int],
         ledger: RoundLedger,
-        offered: Sequence[Json],
+        definitions: Sequence[Json],
     ) -> None:
         """Run memory calls, and keep their results in the ledger."""
-        texts = await self._memory.run_at(places, calls, offered, ledger)
+        texts = await self._memory.run_at(places, calls, definitions, ledger)
         for place, text in zip(places, texts, strict=True):
             ledger.take_text(place, text)
 
@@ -144,7 +144,7 @@ class RoundRunner:
         by_place = {record.run.place: record for record in records}
         for place, call in enumerate(calls):
             result = ledger.results[place]
-            told = {
+            entry = {
                 "round": ledger.number,
                 "name": call.name,
                 "arguments": call.arguments,
@@ -153,17 +153,17 @@ class RoundRunner:
             }
             record = by_place.get(place)
             if record is not None and call.name in OURS:
-                told |= record.facts
+                entry |= record.facts
             elif record is not None:
                 run = record.run
-                told |= {
+                entry |= {
                     "name": run.name,
                     "arguments": mask(run.arguments)[0],
-                    "result": mask(str(told["result"]))[0],
+                    "result": mask(str(entry["result"]))[0],
                     "ms": record.milliseconds,
                     "entry": run.entry,
                     "version": run.version,
                     "status": record.status,
                     **record.facts,
                 }
-            self._turn.progress.trace.tools.append(told)
+            self._turn.progress.trace.tools.append(entry)

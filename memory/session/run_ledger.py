@@ -60,14 +60,14 @@ class RoundLedger:
         # A round may have many runs, each with two rows: it waits for them beside the turn's rows.
         self._store = msgspec.structs.replace(turn.store, patience=StoreDeadline(ROUND_SECONDS))
         # One that an earlier attempt left is gone on with.
-        done = turn.progress.rounds
-        is_resumed = bool(done) and done[-1]["reply"] is reply
-        self._before: Sequence[Json] = done[:-1] if is_resumed else list(done)
+        rounds = turn.progress.rounds
+        is_resumed = bool(rounds) and rounds[-1]["reply"] is reply
+        self._before: Sequence[Json] = rounds[:-1] if is_resumed else list(rounds)
         if is_resumed:
-            self.results = list(done[-1]["results"])
-            earlier = done[-1].get("runs") or ()
+            self.results = list(rounds[-1]["results"])
+            earlier = rounds[-1].get("runs") or ()
             self.runs[: len(earlier)] = earlier
-        self._written: set[int] = set()  # places of runs whose end is written
+        self._written_places: set[int] = set()  # places of runs whose end is written
 
     @property
     def number(self) -> int:
@@ -173,16 +173,16 @@ class RoundLedger:
         self._check(conn)
         self._write_record(conn, record)
         self.note(conn, {})
-        self._written.add(record.run.place)
+        self._written_places.add(record.run.place)
 
     def _close(self, conn: Connection, records: Sequence[RunRecord]) -> None:
         scope_id = self._check(conn)
         for record in records:
-            if record.run.place not in self._written and record.status != "replayed":
+            if record.run.place not in self._written_places and record.status != "replayed":
                 self._write_record(conn, record)
             if record.result_id:
                 name = record.run.name
-                tool_results.keep(conn, scope_id, record.result_id, name, record.full)
+                tool_results.keep(conn, scope_id, record.result_id, name, record.full_text)
         self.note(conn, {})
 
     def _check(self, conn: Connection) -> int:
@@ -210,7 +210,7 @@ class RoundLedger:
             cost_usd=float(record.facts.get("cost_usd", 0.0)),
         )
 
-    def _put(self, conn: Connection, run: StartedRun, **more: object) -> None:
+    def _put(self, conn: Connection, run: StartedRun, **columns: object) -> None:
         ask, progress = self._turn.ask, self._turn.progress
         tool_calls.put(
             conn,
@@ -225,5 +225,5 @@ class RoundLedger:
             arguments=self._turn.policy.screen.mask(run.arguments)[0],
             request_id=ask.request_id,
             actor="model",
-            **more,
+            **columns,
         )

@@ -28,8 +28,8 @@ from memory.tools import ToolCall
 async def begin_session(turn: TurnContext) -> Session:
     """Compose a turn's prompt and return its session."""
     # Recall reads what was said in other conversations.
-    seconds, here = turn.policy.read_deadline, turn.identity.conversation.id
-    await turn.services.db.filer.file_of(turn.ask.scope.key, seconds, here)
+    seconds, conversation = turn.policy.read_deadline, turn.identity.conversation.id
+    await turn.services.db.filer.file_of(turn.ask.scope.key, seconds, conversation)
     if turn.ask.inbox is not None:
         turn.progress.delivery = await read_waiting(turn)
     if turn.progress.rounds:
@@ -37,11 +37,10 @@ async def begin_session(turn: TurnContext) -> Session:
     composer = Composer(turn)
     session = Session(turn, composer, await composer.compose())
     if turn.snapshot.shares is not None:
-        shown = turn.snapshot.blocks.values()
-        turn.progress.trace.note_shared(shown, turn.snapshot.left_out)
+        turn.progress.trace.note_shared(turn.snapshot.blocks.values(), turn.snapshot.omitted_labels)
     if layers := turn.snapshot.layers:
-        blocks, recalled = turn.snapshot.block_layers, session.prompt.recalled.layers
-        turn.progress.trace.note_layers(layers, blocks, recalled)
+        recall_layers = session.prompt.recall_result.layers
+        turn.progress.trace.note_layers(layers, turn.snapshot.block_layers, recall_layers)
     return session
 
 
@@ -63,7 +62,7 @@ class Session:
         self.explain_id: str = turn.identity.explain_id
         self._runner: RoundRunner | None = None
         self._recorder = TurnRecorder(turn)
-        self._sent: SentPrompt | None = None
+        self._sent_prompt: SentPrompt | None = None
         self.refused_tokens = 0
         self.exits: TurnExits | None = None
         toolbox = turn.ask.toolbox
@@ -91,7 +90,7 @@ class Session:
     @property
     def is_late(self) -> bool:
         """Whether the store did not take the answer, which waits in the recovery log."""
-        return self._recorder.late
+        return self._recorder.is_late
 
     @property
     def unsaved(self) -> bool:
@@ -127,23 +126,26 @@ class Session:
         """Wait for the write of the request: for a connection, then at most `patience` seconds."""
         await self._recorder.wait_for_opening(opening, patience)
 
-    async def compact_harder(self, attempt: int, told: tuple[int, int] | None = None) -> bool:
+    async def compact_harder(
+        self, attempt: int, error_tokens: tuple[int, int] | None = None
+    ) -> bool:
         """Cut the prompt to a half, a quarter, an eighth, after a context overflow.
 
-        told: tokens of the prompt and of the window, if the error names them: numbers by which it
-        was cut once, and refused again, mislead. Returns False if nothing more can be removed.
+        error_tokens: tokens of the prompt and of the window, if the error names them: numbers by
+        which it was cut once, and refused again, mislead. Returns False if nothing more can be
+        removed.
         """
-        told = told if attempt == 0 else None
+        error_tokens = error_tokens if attempt == 0 else None
         if not self._turn.injects:
             return False  # a summary would have to be placed
-        self.prompt = self._composer.recount(self.prompt, told)
+        self.prompt = self._composer.recount(self.prompt, error_tokens)
         self.refused_tokens = self.prompt.fitted.tokens
-        smaller = await self._composer.compact_harder(self.prompt, attempt, told)
+        smaller = await self._composer.compact_harder(self.prompt, attempt, error_tokens)
         if smaller is None:
             return False
         self.prompt = smaller
         if smaller.plan.reason == COMPACTION:
-            self._sent = None
+            self._sent_prompt = None
         return True
 
     def inject_nothing(self) -> None:
@@ -153,9 +155,11 @@ class Session:
             "the target refused the request with memory in it; the client's own was sent"
         )
 
-    def remember_sent_prompt(self, target: str, pieces: Sequence[bytes | Span]) -> None:
+    def remember_sent_prompt(self, target: str, parts: Sequence[bytes | Span]) -> None:
         """Keep what was sent in this turn, so that the next one can reuse it."""
-        self._sent = self.prompt.sent_to(target, pieces, self._turn.ask.tokenizer) or self._sent
+        self._sent_prompt = (
+            self.prompt.sent_to(target, parts, self._turn.ask.tokenizer) or self._sent_prompt
+        )
 
     @property
     def request_bytes(self) -> int:
@@ -169,17 +173,24 @@ class Session:
 
         proven: it is known to read requests of this size whole, so its count is not doubted.
         """
-        sent, before = self._sent, self.prompt.previous
-        same = not proven and sent is not None and before is not None and sent.by == before.by
-        report = await self._composer.calibrate(self.prompt, usage, before if same else None)
-        if report is not None and sent is not None:
-            sent.reported = report.reported
+        sent_prompt, previous_prompt = self._sent_prompt, self.prompt.previous_prompt
+        is_same_target = (
+            not proven
+            and sent_prompt is not None
+            and previous_prompt is not None
+            and sent_prompt.by == previous_prompt.by
+        )
+        report = await self._composer.calibrate(
+            self.prompt, usage, previous_prompt if is_same_target else None
+        )
+        if report is not None and sent_prompt is not None:
+            sent_prompt.reported_tokens = report.reported
         return report
 
     async def run(self, calls: Sequence[ToolCall], reply: Json) -> Sequence[Result]:
         """Run one round's calls, or what an earlier attempt left of them; see `RoundRunner.run`."""
         if self._runner is None:
-            self._runner = RoundRunner(self._turn, self.prompt.seen)
+            self._runner = RoundRunner(self._turn, self.prompt.seen_versions)
         return await self._runner.run(calls, reply, self.prompt)
 
     async def open(self) -> None:
@@ -188,7 +199,7 @@ class Session:
 
     async def finish(self, outcome: TurnOutcome) -> bool:
         """Record how the turn ended; see `TurnRecorder.finish`."""
-        return await self._recorder.finish(self.prompt, outcome, self._sent)
+        return await self._recorder.finish(self.prompt, outcome, self._sent_prompt)
 
     async def fail(self) -> None:
         """End the turn without an answer; see `TurnRecorder.fail`."""

@@ -23,12 +23,12 @@ class SharedChanges:
     async def load(self) -> None:
         """Read the counts. Raises StoreUnavailable."""
         if not self._db.is_shared:
-            found = await self._db.read(shared_blocks.list_changes)
+            changes_by_tenant = await self._db.read(shared_blocks.list_changes)
             self.counts = {
-                tenant: self.counts.get(tenant, 0) + stored.changes
-                for tenant, stored in found.items()
+                tenant: self.counts.get(tenant, 0) + row.changes
+                for tenant, row in changes_by_tenant.items()
             }
-            self.layered |= {tenant for tenant, stored in found.items() if stored.layered}
+            self.layered |= {tenant for tenant, row in changes_by_tenant.items() if row.layered}
 
     def note(self, tenant: str, *, layered: bool = False) -> None:
         """Note that what a tenant shares, or with whom, may have changed."""

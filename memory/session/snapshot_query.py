@@ -28,11 +28,11 @@ def query_of(
 ) -> SnapshotQuery:
     """Return what the store is asked."""
     scope, opening = ask.scope, request.opening
-    asked = SnapshotQuery(scope, request.turn, policy.blocks_in(scope.project))
-    asked.explicit, asked.request, asked.resends = ask.explicit, request.key, ask.resends
-    asked.room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
-    asked.openings = ask.tasks and opening is not None and opening.has_edges
-    asked.shares, asked.repeats = shared.counts.get(scope.tenant), ask.repeats
-    asked.layered = scope.tenant in shared.layered
-    asked.general = policy.general_blocks(scope)
-    return asked
+    query = SnapshotQuery(scope, request.turn, policy.blocks_in(scope.project))
+    query.explicit, query.request, query.resends = ask.explicit, request.key, ask.resends
+    query.room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
+    query.openings = ask.tasks and opening is not None and opening.has_edges
+    query.shares, query.repeats = shared.counts.get(scope.tenant), ask.repeats
+    query.layered = scope.tenant in shared.layered
+    query.general_blocks = policy.general_blocks(scope)
+    return query

@@ -22,12 +22,12 @@ class StoreDeadline:
     """
 
     def __init__(self, seconds: float = TURN_SECONDS) -> None:
-        self.left = seconds
+        self.seconds_left = seconds
 
     @contextlib.contextmanager
-    def of(self, most: float) -> Iterator[float]:
-        """Yield the seconds that one wait may take, at most `most`; then deduct the time taken."""
-        granted, began = min(most, self.left), time.monotonic()
+    def of(self, max_seconds: float) -> Iterator[float]:
+        """Yield the seconds that one wait may take, at most so many; then deduct the time taken."""
+        granted_seconds, began = min(max_seconds, self.seconds_left), time.monotonic()
         waits = True
 
         def begin() -> None:
@@ -37,6 +37,8 @@ class StoreDeadline:
 
         try:
             with told_of_connection(begin):
-                yield granted
+                yield granted_seconds
         finally:
-            self.left = max(0.0, self.left - min(granted, time.monotonic() - began))
+            self.seconds_left = max(
+                0.0, self.seconds_left - min(granted_seconds, time.monotonic() - began)
+            )

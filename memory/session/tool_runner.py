@@ -62,54 +62,54 @@ def _layers_of(turn: TurnContext) -> ReadLayers:
 class ToolRunner:
     """Runs the calls of one turn. seen: label to the block's version shown to the model."""
 
-    def __init__(self, turn: TurnContext, seen: Mapping[str, int]) -> None:
+    def __init__(self, turn: TurnContext, seen_versions: Mapping[str, int]) -> None:
         self._turn = turn
-        self._seen = dict(seen)  # updated by its own edits
+        self._seen_versions = dict(seen_versions)  # updated by its own edits
 
     async def run(
-        self, calls: Sequence[tools.ToolCall], reply: Json, offered: Sequence[Json]
+        self, calls: Sequence[tools.ToolCall], reply: Json, definitions: Sequence[Json]
     ) -> list[str]:
         """Run one round's calls and return one result for each.
 
-        reply: the completion that contains them, for the ledger. offered: the tools that may be
+        reply: the completion that contains them, for the ledger. definitions: the tools that may be
         called. Never raises for a failure of a tool or the store.
         """
-        started, progress = time.perf_counter(), self._turn.progress
-        plain = _PlainRound(self._turn, reply)
-        results = await self.run_at(range(len(calls)), calls, offered, plain)
+        start_time, progress = time.perf_counter(), self._turn.progress
+        plain_round = _PlainRound(self._turn, reply)
+        results = await self.run_at(range(len(calls)), calls, definitions, plain_round)
         progress.rounds.append({"reply": reply, "results": results})
-        self._trace(calls, results, round((time.perf_counter() - started) * 1000, 2))
+        self._trace(calls, results, round((time.perf_counter() - start_time) * 1000, 2))
         return results
 
     async def run_at(
         self,
         places: Sequence[int],
         calls: Sequence[tools.ToolCall],
-        offered: Sequence[Json],
-        written: WrittenRound,
+        definitions: Sequence[Json],
+        written_round: WrittenRound,
     ) -> list[str]:
         """Run those of a round's calls at these places; return their results.
 
-        offered: see `run`. written: writes the ledger entry.
+        definitions: see `run`. written_round: writes the ledger entry.
         """
         turn, progress = self._turn, self._turn.progress
-        context = self._tool_context(offered)
+        context = self._tool_context(definitions)
         of_places = [calls[i] for i in places]
         # Otherwise the store did not even take the request.
-        stored = progress.opened or not turn.is_recording
-        searched = await tools.run_searches(of_places, context) if stored else {}
-        done = False
+        has_row = progress.opened or not turn.is_recording
+        search_results = await tools.run_searches(of_places, context) if has_row else {}
+        is_alone = False
         try:
-            by_index = await self._edit(of_places, context, searched, (places, written))
+            by_index = await self._edit(of_places, context, search_results, (places, written_round))
             # A branch has its own blocks; shared ones are read again.
             scope, shares = turn.ask.scope, turn.snapshot.shares
-            done = scope.is_named and shares is None and not scope.project
+            is_alone = scope.is_named and shares is None and not scope.project
         except (StoreUnavailable, ErasedMeanwhile):
             progress.unsaved = True
-            by_index = {**dict.fromkeys(range(len(of_places)), UNAVAILABLE), **searched}
+            by_index = {**dict.fromkeys(range(len(of_places)), UNAVAILABLE), **search_results}
         finally:  # a client may leave at the moment it is written
             if any(c.name in WRITES for c in of_places):
-                turn.attempt.edits(turn.services.lines, turn.ask.scope.key, done)
+                turn.attempt.edits(turn.services.lines, turn.ask.scope.key, is_alone)
                 if turn.ask.scope.project:
                     turn.services.lines.forget(turn.ask.scope.general.key)
                 if turn.snapshot.shares is not None:
@@ -120,17 +120,17 @@ class ToolRunner:
         self,
         calls: Sequence[tools.ToolCall],
         context: tools.ToolContext,
-        searched: Mapping[int, str],
+        search_results: Mapping[int, str],
         at: tuple[Sequence[int], WrittenRound],
     ) -> dict[int, str]:
         """Run the edits, and write them with the round.
 
         at: the places of the calls, and what writes it. Raises StoreUnavailable, ErasedMeanwhile.
         """
-        turn, (places, written) = self._turn, at
+        turn, (places, written_round) = self._turn, at
         turn.store.heavy = turn.store.heavy or len(calls) > LIGHT_CALLS
         if not turn.is_recording:
-            return {**searched, **tools.refuse_calls(calls, context)}
+            return {**search_results, **tools.refuse_calls(calls, context)}
         if not turn.progress.opened:
             raise StoreUnavailable("the turn is not recorded")
 
@@ -140,35 +140,35 @@ class ToolRunner:
             if check is not None:
                 check(conn)
             scopes.get_or_create(conn, turn.snapshot.owner)
-            results = {**searched, **tools.run_edits(conn, calls, context)}
+            results = {**search_results, **tools.run_edits(conn, calls, context)}
             fact_rows.record_use(conn, context.found)
-            written.note(conn, {place: results[i] for i, place in enumerate(places)})
+            written_round.note(conn, {place: results[i] for i, place in enumerate(places)})
             return results
 
-        async with written.lock:
+        async with written_round.lock:
             return await turn.store.write(work, EDIT_SECONDS)
 
-    def _tool_context(self, offered: Sequence[Json]) -> tools.ToolContext:
+    def _tool_context(self, definitions: Sequence[Json]) -> tools.ToolContext:
         turn, node_id = self._turn, self._turn.identity.node_id
-        named, parent = turn.ask.scope.is_named, turn.snapshot.past.node
+        is_named, parent = turn.ask.scope.is_named, turn.snapshot.past.node
         scope_id = turn.progress.scope_id
-        inherited = parent.branch if parent and not named else 0
+        inherited = parent.branch if parent and not is_named else 0
         return tools.ToolContext(
             scope_id or 0,
             BlockSet(
                 scope_id,
                 turn.snapshot.defaults,
-                0 if named else node_id,
+                0 if is_named else node_id,
                 inherited,
                 None if turn.snapshot.shares is None else turn.ask.scope,
                 turn.policy.general_blocks(turn.ask.scope),
             ),
             turn.services.retrieval,
             turn.ask.request_id,
-            self._seen,
-            None if named else node_id,
+            self._seen_versions,
+            None if is_named else node_id,
             node_id,
-            frozenset(x["function"]["name"] for x in offered),
+            frozenset(x["function"]["name"] for x in definitions),
             screen=turn.policy.screen,
             model_blocks=turn.policy.model_blocks,
             speaker=tools.Speaker(turn.ask.said_by, turn.zone, _layers_of(turn)),

@@ -85,7 +85,7 @@ class EarlierRun(msgspec.Struct, frozen=True):
 class RunRecord(msgspec.Struct, frozen=True):
     """How a call ended. facts: more for the explain record.
 
-    result: as the model sees it. full: all of it, where that was too long to be shown.
+    result: as the model sees it. full_text: all of it, where that was too long to be shown.
     has_succeeded: where it is known apart from the status, as of a run that is replayed.
     """
 
@@ -95,7 +95,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     milliseconds: float = 0.0
     facts: Mapping[str, Any] = {}
     result_id: str = ""
-    full: str = ""
+    full_text: str = ""
     has_succeeded: bool = False
 
     @property
@@ -190,15 +190,15 @@ class Toolbox(Protocol):
         """
         ...
 
-    def continues(self, shown: Mapping[str, str]) -> bool:
+    def continues(self, tool_digests: Mapping[str, str]) -> bool:
         """Tell whether everything that an epoch shows may be shown as it is."""
         ...
 
-    def offer(self, shown: Mapping[str, str]) -> ToolOffer:
+    def offer(self, tool_digests: Mapping[str, str]) -> ToolOffer:
         """Return the definitions of the tools that an epoch shows."""
         ...
 
-    def describe(self, shown: Mapping[str, str]) -> Json:
+    def describe(self, tool_digests: Mapping[str, str]) -> Json:
         """Return what the explain record tells of the tools that an epoch shows."""
         ...
 

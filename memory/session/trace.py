@@ -83,10 +83,10 @@ class TokenCounts(msgspec.Struct, frozen=True):
 class ExplainTrace(msgspec.Struct):
     """Collects the content of the record while the turn runs.
 
-    rounds: the usage that each round reported. left_out: labels of the blocks for which the model's
-    window had no room. client_tools: tokens of the tools that the request brought. shared_left_out:
-    of the shared ones beyond those that one memory shows. shared: ids of those that are shown, by
-    label. layers: what was read beside the own memory.
+    rounds: the usage that each round reported. omitted_labels: labels of the blocks for which the
+    model's window had no room. client_tools: tokens of the tools that the request brought.
+    shared_left_out: of the shared ones beyond those that one memory shows. shared: ids of those
+    that are shown, by label. layers: what was read beside the own memory.
     """
 
     tools: list[Json] = msgspec.field(default_factory=list)
@@ -94,42 +94,42 @@ class ExplainTrace(msgspec.Struct):
     timings: dict[str, float] = msgspec.field(default_factory=dict)
     rounds: list[Any] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
-    left_out: list[str] = msgspec.field(default_factory=list)
+    omitted_labels: list[str] = msgspec.field(default_factory=list)
     client_tools: int = 0
     shared_left_out: Sequence[str] = ()
     shared: dict[str, str] = msgspec.field(default_factory=dict)
     layers: Json = msgspec.field(default_factory=dict)
 
     def note_layers(
-        self, read: Sequence[Layer], blocks: Mapping[str, str], recalled: Mapping[str, str]
+        self, layers: Sequence[Layer], blocks: Mapping[str, str], recall_layers: Mapping[str, str]
     ) -> None:
         """Name the layers that were read, and those of the blocks and of what was recalled."""
-        labels = [layer.label for layer in read]
-        self.layers = {"read": labels, "blocks": dict(blocks), "recall": dict(recalled)}
+        labels = [layer.label for layer in layers]
+        self.layers = {"read": labels, "blocks": dict(blocks), "recall": dict(recall_layers)}
 
-    def note_shared(self, blocks: Iterable[CoreBlock], left_out: Sequence[str]) -> None:
+    def note_shared(self, blocks: Iterable[CoreBlock], omitted_labels: Sequence[str]) -> None:
         """Name the shared blocks that are shown, and those that are not, since there are many."""
         self.shared = {block.label: block.id for block in blocks if block.shared}
-        self.left_out = [*self.left_out, *left_out]
-        self.shared_left_out = left_out
+        self.omitted_labels = [*self.omitted_labels, *omitted_labels]
+        self.shared_left_out = omitted_labels
 
     def note_once(self, remark: str) -> None:
         """Add a remark, unless it is there."""
         if remark not in self.notes:
             self.notes.append(remark)
 
-    def to_json(self, plan: PlacementPlan, put: InjectedTokens, counts: TokenCounts) -> Json:
+    def to_json(self, plan: PlacementPlan, injected: InjectedTokens, counts: TokenCounts) -> Json:
         """Return the record's members."""
         return {
             "epoch": {"id": plan.epoch.id, "began": plan.reason or None},
             "injected": {
-                "core": put.core,
-                "blocks_left_out": self.left_out,
-                "notes": _by_place(put.notes, "text") if put.notes else [],
-                "spliced": _by_place(put.splices, "messages") if put.splices else [],
-                "recall": put.recall,
-                "tools": put.tools,
-                "history": put.history,
+                "core": injected.core,
+                "blocks_left_out": self.omitted_labels,
+                "notes": _by_place(injected.notes, "text") if injected.notes else [],
+                "spliced": _by_place(injected.splices, "messages") if injected.splices else [],
+                "recall": injected.recall,
+                "tools": injected.tools,
+                "history": injected.history,
             },
             "tools": self.tools,
             "evicted": self.evicted,
@@ -150,9 +150,9 @@ class ExplainTrace(msgspec.Struct):
         }
 
 
-def _by_place(added: Mapping[int, Any], name: str) -> list[Json]:
+def _by_place(additions: Mapping[int, Any], name: str) -> list[Json]:
     """Return what was added to messages, in their order."""
-    return [{"message": i, name: text} for i, text in sorted(added.items())]
+    return [{"message": i, name: text} for i, text in sorted(additions.items())]
 
 
 def _beginning(usage: Any, depth: int = 3) -> Any:
@@ -161,8 +161,8 @@ def _beginning(usage: Any, depth: int = 3) -> Any:
     if is_short and NUMBERS.issuperset(map(type, usage.values())):  # as it nearly always is
         return usage
     if isinstance(usage, dict):
-        first = islice(usage.items(), MAX_USAGE_MEMBERS) if depth else ()
-        return {name: _beginning(value, depth - 1) for name, value in first}
+        members = islice(usage.items(), MAX_USAGE_MEMBERS) if depth else ()
+        return {name: _beginning(value, depth - 1) for name, value in members}
     if isinstance(usage, list):
         return [_beginning(value, depth - 1) for value in usage[:MAX_USAGE_MEMBERS] if depth]
     return usage[:MAX_USAGE_MEMBERS] if isinstance(usage, str) else usage

@@ -25,20 +25,20 @@ class TurnExits:
         """Return the names that are to succeed before the turn ends, and have not, sorted."""
         return self._rules.list_unmet(self._runs)
 
-    def list_due(self, offered: Collection[str]) -> list[str]:
+    def list_due(self, names: Collection[str]) -> list[str]:
         """Return which of those the model is told to call; none once it was told in this turn.
 
-        offered: names of the memory tools and others that the request shows.
+        names: names of the memory tools and others that the request shows.
         """
         runs = self._runs
         if runs.is_reminded:
             return []
-        callable_names = {*self._toolbox.names, *offered}
+        callable_names = {*self._toolbox.names, *names}
         return [name for name in self._rules.list_unmet(runs) if name in callable_names]
 
-    def list_withheld(self, offered: Collection[str]) -> frozenset[str]:
+    def list_withheld(self, names: Collection[str]) -> frozenset[str]:
         """Return which of the tools offered are not shown in the next round."""
-        return self._rules.list_withheld(offered, self._runs)
+        return self._rules.list_withheld(names, self._runs)
 
     def note_reminder(self) -> None:
         """Note that the model was told: it is told once in a turn of the user."""

@@ -35,8 +35,9 @@ class TurnOutcome(msgspec.Struct, frozen=True):
 
     answers: one a choice, as the client was shown them. hidden: what stands for the first of them
     in the next turn, our calls included. aborted: they are not whole. prove: an upstream answered
-    this tenant. explain: more for the explain record. beside: what the application keeps of the
-    turn, see `ApplicationTables`. served: the model that gave the answer, as it is named upstream.
+    this tenant. explain: more for the explain record. rows_beside: what the application keeps of
+    the turn, see `ApplicationTables`. served: the model that gave the answer, as it is named
+    upstream.
     """
 
     answers: Sequence[Json]
@@ -44,7 +45,7 @@ class TurnOutcome(msgspec.Struct, frozen=True):
     aborted: bool = False
     prove: bool = False
     explain: Mapping[str, object] = msgspec.field(default_factory=dict)
-    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)
+    rows_beside: Mapping[str, Json] = msgspec.field(default_factory=dict)
     served: str = ""
 
 
@@ -54,14 +55,14 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
     history, tag, plan = snapshot.turn, turn.ask.scope.tag, prompt.fitted.plan
     node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, plan)
     node.at, node.recall = clock.now(), prompt.recall
-    if prompt.recalled.keys:
-        node.recalled = prompt.recalled.keys_after(node.recalled)
+    if prompt.recall_result.keys:
+        node.recalled = prompt.recall_result.keys_after(node.recalled)
     if turn.ask.mode == "write" or not (prompt.core or plan.epoch.tools):
         node.epoch = None
     harness, keeps = turn.ask.harness, turn.keeps_history
     rules = ContentRules(not identity.adopted, turn.policy.screen, keeps, harness)
     messages, digest_of = history.messages, history.chain.digest
-    fresh = []
+    new_contents = []
     for index in range(snapshot.since, len(messages)):
         message = messages[index]
         if message.get("role") in SYSTEM:
@@ -69,15 +70,15 @@ def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
         content = message.get("content")
         if type(content) is not str or tag in content:
             message = without_spans(message, tag)
-        fresh.append(content_of(message, digest_of(index), rules))
+        new_contents.append(content_of(message, digest_of(index), rules))
     if turn.ask.said_by is not None:
-        note_speaker(turn.ask.said_by, fresh)
+        note_speaker(turn.ask.said_by, new_contents)
     return PendingTurn(
         snapshot.owner,
         identity.conversation,
         identity.forked_from,
         node,
-        fresh,
+        new_contents,
         turn.attempt.claim.request,
         identity.adopted,
         turn.progress.rounds,
@@ -105,7 +106,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         identity.conversation.id,
         nodes,
         list(outcome.answers),
-        turn.ask.resends or (history.newest >= 0 and not snapshot.prepended),
+        turn.ask.resends or (history.newest >= 0 and not snapshot.prepended_count),
         plan.epoch if begins_epoch else None,
         (identity.explain_id, explain_record(turn, prompt, outcome.explain)),
         _evicted_messages(turn, prompt) if prompt.fitted.evicted else [],
@@ -115,7 +116,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         turn.keeps_history,
         identity.adopted,
         contents=contents,
-        used=list(prompt.recalled.passages),
+        used=list(prompt.recall_result.passages),
         scope_id=turn.progress.scope_id,
         parent_turn=snapshot.past.node.turn if snapshot.past.node else None,
         unread=turn.ask.unread
@@ -123,7 +124,7 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
         and not outcome.aborted
         and turn.task is None,
         said_by=turn.ask.said_by,
-        beside=outcome.beside,
+        beside=outcome.rows_beside,
         holder=turn.services.db.holder,
         delivered=delivery.list_shown(nodes[0].note) if delivery is not None else [],
     )
@@ -135,7 +136,7 @@ def _evicted_messages(turn: TurnContext, prompt: Prompt) -> list[tuple[Json, byt
     return [
         (mask(history.messages[i]), history.chain.digest(i))
         for i in prompt.fitted.evicted
-        if not turn.snapshot.prepended and i < history.suffix
+        if not turn.snapshot.prepended_count and i < history.suffix
     ]
 
 
@@ -158,9 +159,9 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
         prompt.fitted.plan,
     )
     node.turn, node.recall = identity.node_id, prompt.recall
-    if prompt.recalled.keys:
-        node.recalled = prompt.recalled.keys_after(node.recalled)
-    digest, chain = turn.services.seen.extend_chain(turn.ask.scope.key, node.asked, answer)
+    if prompt.recall_result.keys:
+        node.recalled = prompt.recall_result.keys_after(node.recalled)
+    digest, chain = turn.services.digests.extend_chain(turn.ask.scope.key, node.asked, answer)
     complete_node(node, snapshot.past.node, digest, chain)
     if outcome.aborted:
         node.state, node.text = "aborted", collapse_whitespace(text_of(answer))
@@ -169,25 +170,29 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
         node.branch = identity.node_id
     if index == 0:
         node.hidden = outcome.hidden
-        previous = snapshot.past.node
+        previous_node = snapshot.past.node
         node.runs = turn.progress.runs
-        if previous is not None and previous.runs and not (node.runs or turn.is_new_message):
-            node.runs = previous.runs
+        if (
+            previous_node is not None
+            and previous_node.runs
+            and not (node.runs or turn.is_new_message)
+        ):
+            node.runs = previous_node.runs
     if turn.ask.mode == "write" or not (prompt.core or prompt.fitted.plan.epoch.tools):
         node.epoch = node.note = None
     return node
 
 
-def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]) -> Json:
-    """Build the explain record of the request. more: further members."""
+def explain_record(turn: TurnContext, prompt: Prompt, extra_members: Mapping[str, object]) -> Json:
+    """Build the explain record of the request. extra_members: further members."""
     ask, identity = turn.ask, turn.identity
     injected = InjectedTokens(
         None if prompt.core and ask.mode == "full" else prompt.core,
         prompt.notes,
         prompt.splices,
         prompt.recall,
-        [x["function"]["name"] for x in prompt.offered],
-        turn.snapshot.prepended,
+        [x["function"]["name"] for x in prompt.tools],
+        turn.snapshot.prepended_count,
     )
     fitted = prompt.fitted
     tokens = fitted.tokens or len(ask.body) // BYTES_A_TOKEN
@@ -216,7 +221,7 @@ def explain_record(turn: TurnContext, prompt: Prompt, more: Mapping[str, object]
         ),
         **({"asked_by": ask.asked_by} if ask.asked_by is not None else {}),
         **(ask.toolbox.describe(fitted.plan.epoch.tools) if ask.toolbox is not None else {}),
-        **more,
+        **extra_members,
     }
 
 
@@ -229,9 +234,9 @@ def _system_tokens(turn: TurnContext, prompt: Prompt) -> int:
     if not digest:
         return 0
     key = hash((b"system", digest))
-    if (known := counts.get(key)) is None:
-        counts.put(key, known := _count_system(turn, prompt))
-    return known
+    if (token_count := counts.get(key)) is None:
+        counts.put(key, token_count := _count_system(turn, prompt))
+    return token_count
 
 
 def _count_system(turn: TurnContext, prompt: Prompt) -> int:
@@ -266,7 +271,7 @@ def _conversation_after(turn: TurnContext, recorded: RecordedTurn) -> Conversati
 
 
 def next_snapshot(
-    turn: TurnContext, prompt: Prompt, recorded: RecordedTurn, sent: SentPrompt | None
+    turn: TurnContext, prompt: Prompt, recorded: RecordedTurn, sent_prompt: SentPrompt | None
 ) -> tuple[bytes, Snapshot] | None:
     """Return the snapshot that the next turn of this conversation would read, with its key.
 
@@ -280,7 +285,7 @@ def next_snapshot(
     if node.note or node.hidden:
         carriers.append(node)
     conversation = _conversation_after(turn, recorded)
-    found = Snapshot(
+    next_line = Snapshot(
         snapshot.owner,
         turn.progress.scope_id,
         NOTHING,
@@ -288,18 +293,21 @@ def next_snapshot(
         blocks=recorded.blocks,
         past=PreviousTurn(node, -1, plan.epoch, carriers),
         conversation=conversation,
-        sent=sent,
+        sent_prompt=sent_prompt,
     )
-    found.prepared, found.shares = prompt.prepared_for(recorded.blocks), snapshot.shares
-    found.behind, found.layers, found.left_out = snapshot.behind, snapshot.layers, snapshot.left_out
-    found.defaults, found.general = snapshot.defaults, snapshot.general
-    found.version, found.general_entries = snapshot.version, snapshot.general_entries
+    next_line.prepared, next_line.shares = prompt.prepared_for(recorded.blocks), snapshot.shares
+    next_line.earlier_summary, next_line.layers = snapshot.earlier_summary, snapshot.layers
+    next_line.omitted_labels = snapshot.omitted_labels
+    next_line.defaults, next_line.general_version = snapshot.defaults, snapshot.general_version
+    next_line.version, next_line.general_entries = snapshot.version, snapshot.general_entries
     if not turn.keeps_history or conversation.resent:
-        return node.chain, found
+        return node.chain, next_line
     messages, tag = snapshot.turn.messages, turn.ask.scope.tag
     if all(without_spans(m, tag) == m for m in messages[snapshot.since :]):
-        found.kept = build_server_history(messages, snapshot.kept, record.answers[0])
-    return named_conversation_key(line.name), found
+        next_line.server_history = build_server_history(
+            messages, snapshot.server_history, record.answers[0]
+        )
+    return named_conversation_key(line.name), next_line
 
 
 def _continues_simply(turn: TurnContext, recorded: RecordedTurn) -> bool:
@@ -324,6 +332,6 @@ def _is_alone(turn: TurnContext, record: TurnRecord) -> bool:
     """
     if record.versions is None:
         return True
-    own = 1 + turn.progress.opened
-    found = (turn.snapshot.version, turn.identity.conversation.version + own)
-    return not turn.attempt.edited and record.versions == found
+    own_writes = 1 + turn.progress.opened
+    expected_versions = (turn.snapshot.version, turn.identity.conversation.version + own_writes)
+    return not turn.attempt.edited and record.versions == expected_versions

@@ -26,9 +26,8 @@ from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 from memory.stores.sql.turns.turn_statement import ExpectedLine
 
 UNKNOWN = (-1, -1)  # versions that no row has
-Recorded = tuple[
-    int, dict[str, CoreBlock]
-]  # the conversation's newest node; blocks as they are left
+# The conversation's newest node; blocks as they are left.
+Recorded = tuple[int, dict[str, CoreBlock]]
 
 
 def opening_of(
@@ -65,8 +64,8 @@ def record_of(
 
     def write(conn: Connection) -> Recorded:
         node = record.nodes[0]
-        doubtful = shortcut is not None and shortcut.is_doubtful
-        if doubtful and turn_statement.is_written(conn, node.id, answered=True):
+        is_doubtful = shortcut is not None and shortcut.is_doubtful
+        if is_doubtful and turn_statement.is_written(conn, node.id, answered=True):
             record.versions = UNKNOWN
             return node.turn, turn.snapshot.blocks
         head = turn_writer.record(conn, record, opening)
@@ -80,17 +79,17 @@ def record_of(
 def _append_opening(turn: TurnContext, opening: PendingTurn) -> AppendedTurn[int]:
     """Return what appends a turn's request to the journal."""
     place, entry = _journal_place(turn), None
-    if place is not None and not opening.large:
+    if place is not None and not opening.large_bodies:
         entry = entry_of(place, max(place.ends, 0), opening, None)
 
     def write(conn: Connection) -> int:
         return turn_writer.open_turn(conn, opening)
 
     journal, scope = turn.services.db.journal, turn.ask.scope.key
-    appended = AppendedTurn(journal, write, scope, entry, lambda scope_id: scope_id)
+    turn_append = AppendedTurn(journal, write, scope, entry, lambda scope_id: scope_id)
     if turn.ask.said_by is not None:
-        appended.check = speaker_check(turn)
-    return appended
+        turn_append.check = speaker_check(turn)
+    return turn_append
 
 
 def _append_record(
@@ -105,7 +104,7 @@ def _append_record(
     application, nothing is appended.
     """
     place, entry = _journal_place(turn), None
-    is_large = record.large or (opening is not None and opening.large)
+    is_large = record.large_bodies or (opening is not None and opening.large_bodies)
     head = record.nodes[0].turn
     is_plain = not (is_large or record.beside or record.delivered or turn.attempt.edited)
     keeps_line = turn_statement.keeps_the_line(record, turn.identity.conversation)
@@ -117,10 +116,10 @@ def _append_record(
         return head, turn.snapshot.blocks
 
     journal, scope = turn.services.db.journal, turn.ask.scope.key
-    appended = AppendedTurn(journal, write, scope, entry, tell_appended)
+    turn_append = AppendedTurn(journal, write, scope, entry, tell_appended)
     if turn.ask.said_by is not None:
-        appended.check = speaker_check(turn)
-    return appended
+        turn_append.check = speaker_check(turn)
+    return turn_append
 
 
 def _journal_place(turn: TurnContext) -> JournalPlace | None:
@@ -146,8 +145,8 @@ def _tell_recorded(
 
 def _blocks(conn: Connection, turn: TurnContext) -> dict[str, CoreBlock]:
     """Return the blocks as the turn leaves them."""
-    shelf = BlockSet(turn.progress.scope_id, turn.snapshot.defaults)
-    return turn.attempt.blocks(conn, shelf, turn.snapshot.blocks)
+    block_set = BlockSet(turn.progress.scope_id, turn.snapshot.defaults)
+    return turn.attempt.blocks(conn, block_set, turn.snapshot.blocks)
 
 
 def _expected_line(turn: TurnContext) -> ExpectedLine | None:
@@ -155,8 +154,8 @@ def _expected_line(turn: TurnContext) -> ExpectedLine | None:
     identity, lock, scope_id = turn.identity, turn.store.lock, turn.progress.scope_id
     conversation = identity.conversation
     # Another turn may have made a named one that was not there.
-    known = conversation is turn.snapshot.conversation or not conversation.explicit
-    if not turn.services.db.is_shared or turn.store.heavy or identity.adopted or not known:
+    is_known = conversation is turn.snapshot.conversation or not conversation.explicit
+    if not turn.services.db.is_shared or turn.store.heavy or identity.adopted or not is_known:
         return None
     if scope_id is None or not isinstance(lock, str) or turn.ask.said_by is not None:
         return None

@@ -47,14 +47,14 @@ def are_heavy(answers: Sequence[Json]) -> bool:
 
 def weight_of(answers: Sequence[Json]) -> int:
     """Return how long answers take to look at, in characters; past LIGHT it does not count on."""
-    total, left = 0, list[object](answers)
-    while left and total <= LIGHT:
-        one = left.pop()
-        total += len(one) if isinstance(one, str) else ITEM_WEIGHT
-        if isinstance(one, dict):
-            left += one.values()
-        elif isinstance(one, list):
-            left += one
+    total, values = 0, list[object](answers)
+    while values and total <= LIGHT:
+        value = values.pop()
+        total += len(value) if isinstance(value, str) else ITEM_WEIGHT
+        if isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, list):
+            values += value
     return total
 
 
@@ -79,31 +79,31 @@ class TurnStore(msgspec.Struct):
     async def write(
         self,
         work: Callable[[Connection], T],
-        most: float | None = None,
-        large: Sequence[LargeBody] = (),
+        max_seconds: float | None = None,
+        large_bodies: Sequence[LargeBody] = (),
         shortcut: Shortcut[T] | None = None,
     ) -> T:
-        """Write a few rows, within `most` seconds of the patience.
+        """Write a few rows, within `max_seconds` seconds of the patience.
 
-        None: begun beside the upstream's work, and whoever waits for it counts. large: bodies that
-        the rows name. shortcut: see `Database.write`. Raises ErasedMeanwhile, and
+        None: begun beside the upstream's work, and whoever waits for it counts. large_bodies:
+        bodies that the rows name. shortcut: see `Database.write`. Raises ErasedMeanwhile, and
         StoreUnavailable whatever else the store did: no answer of an upstream's is lost by it.
         """
-        if not (large or self.heavy) and isinstance(work, BehindJournal):
+        if not (large_bodies or self.heavy) and isinstance(work, BehindJournal):
             results = self.db.write_now(work)
             if results is not None:
                 out: T = results[0]
                 return out
         try:
-            if most is None:
-                return await self._write(work, large, shortcut)
-            if large:
-                most += LARGE_SECONDS
-                self.patience.left += LARGE_SECONDS
-            with self.patience.of(most) as seconds:
+            if max_seconds is None:
+                return await self._write(work, large_bodies, shortcut)
+            if large_bodies:
+                max_seconds += LARGE_SECONDS
+                self.patience.seconds_left += LARGE_SECONDS
+            with self.patience.of(max_seconds) as seconds:
                 shared = self.db.is_shared
                 async with limit_from_connection(seconds) if shared else asyncio.timeout(seconds):
-                    return await self._write(work, large, shortcut)
+                    return await self._write(work, large_bodies, shortcut)
         except MemoryFault:
             raise
         except TimeoutError as e:
@@ -115,20 +115,21 @@ class TurnStore(msgspec.Struct):
     async def _write(
         self,
         work: Callable[[Connection], T],
-        large: Sequence[LargeBody],
+        large_bodies: Sequence[LargeBody],
         shortcut: Shortcut[T] | None,
     ) -> T:
-        if not large:
-            small = not self.heavy
-            return await self.db.write(work, small=small, lock=self.lock, shortcut=shortcut)
+        if not large_bodies:
+            is_small = not self.heavy
+            return await self.db.write(work, small=is_small, lock=self.lock, shortcut=shortcut)
         try:
             scope = partial(scopes.get_or_create, owner=self.owner)
-            await message_pieces.write(self.db, scope, large, self.lock)
+            await message_pieces.write(self.db, scope, large_bodies, self.lock)
             return await self.db.write(work, lock=self.lock)
         except BaseException:
             # Behind the row, should it be under way after all. It may remove the scope, which the
             # unnamed of a tenant share.
-            keys = [body.key for body in large]  # without their texts, since this may wait for long
+            # Without their texts, since this may wait for long.
+            keys = [body.key for body in large_bodies]
             drop = partial(turn_writer.drop_pieces, owner=self.owner, bodies=keys)
             lock = owner_lock(self.owner.scope.tenant, self.owner.scope.user)
             dropping = asyncio.ensure_future(self.db.write(drop, lock=lock))

@@ -30,23 +30,23 @@ def offer_tools(
 ) -> OfferedTools:
     """Return the tools that a request shows: the memory's, then the operator's of its epoch."""
     ask, tokens, byte_count = turn.ask, 0, 0
-    own: list[Json] = []
-    text, measured = "", 0
+    memory_tools: list[Json] = []
+    text, measured_tokens = "", 0
     if ask.offer and turn.injects and not turn.is_spare:
         share = turn.snapshot.share if turn.snapshot.layers else ()
-        write, named = ask.mode == "full", ask.scope.is_named
+        write, is_named = ask.mode == "full", ask.scope.is_named
         if not ask.client_tools and not share:
-            own, text, measured = tool_definitions.usual_tools(write, named)
+            memory_tools, text, measured_tokens = tool_definitions.usual_tools(write, is_named)
         else:
             offer = tool_definitions.tools_to_offer
-            own = offer(ask.client_tools, write=write, named=named, share=share)
-            text = tool_definitions.text_of(own)
-            measured = tool_definitions.measured_tokens(own)
-    if own:
-        tokens, byte_count = counter.fixed(text, measured), OURS_BYTES
+            memory_tools = offer(ask.client_tools, write=write, named=is_named, share=share)
+            text = tool_definitions.text_of(memory_tools)
+            measured_tokens = tool_definitions.measured_tokens(memory_tools)
+    if memory_tools:
+        tokens, byte_count = counter.fixed(text, measured_tokens), OURS_BYTES
     if ask.toolbox is None and planned.reason != epochs.OTHER_TOOLS:
-        return OfferedTools(own, tokens, byte_count)
-    return _join_toolbox(turn, planned, OfferedTools(own, tokens, byte_count))
+        return OfferedTools(memory_tools, tokens, byte_count)
+    return _join_toolbox(turn, planned, OfferedTools(memory_tools, tokens, byte_count))
 
 
 def _join_toolbox(
@@ -59,40 +59,43 @@ def _join_toolbox(
         return msgspec.structs.replace(tools, owned=tools.owned.union(names))
     if toolbox.is_idle and not names:
         return tools
-    more = toolbox.offer(planned.epoch.tools)
+    operator_offer = toolbox.offer(planned.epoch.tools)
     return OfferedTools(
-        [*tools.definitions, *more.definitions],
-        tools.tokens + more.tokens,
-        tools.byte_count + more.byte_count,
+        [*tools.definitions, *operator_offer.definitions],
+        tools.tokens + operator_offer.tokens,
+        tools.byte_count + operator_offer.byte_count,
         tools.owned.union(names, toolbox.names),
     )
 
 
-def plan_placement(turn: TurnContext, shown: Sequence[CoreBlock]) -> epochs.PlacementPlan:
-    """Continue the conversation's epoch, or begin a new one. shown: the blocks."""
+def plan_placement(turn: TurnContext, blocks: Sequence[CoreBlock]) -> epochs.PlacementPlan:
+    """Continue the conversation's epoch, or begin a new one. blocks: the blocks."""
     snapshot, toolbox = turn.snapshot, turn.ask.toolbox
     present = epochs.CurrentMemory(
-        shown, turn.ask.scope.tag, snapshot.edits, clock.now(), snapshot.behind
+        blocks, turn.ask.scope.tag, snapshot.edits, clock.now(), snapshot.earlier_summary
     )
     past = snapshot.past if turn.injects else epochs.PreviousTurn()
     if toolbox is not None:
-        present.tools = toolbox.choose_tools({block.label for block in shown})
+        present.tools = toolbox.choose_tools({block.label for block in blocks})
         before = past.epoch.tools if past.epoch is not None else {}
         present.keeps_tools = toolbox.continues(before)
     planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)
     if (delivery := turn.progress.delivery) is not None:
         planned = delivery.place(planned, snapshot.turn)
-    waiting = snapshot.waiting
+    attempt_node = snapshot.attempt_node
+    # The turn's own rounds show these edits.
     if (
         turn.identity.adopted
         and turn.progress.rounds
-        and waiting
-        and waiting.epoch == planned.epoch.id
+        and attempt_node
+        and attempt_node.epoch == planned.epoch.id
         and planned.note
-        and waiting.note
-    ):  # the turn's own rounds show these edits
+        and attempt_node.note
+    ):
         history = snapshot.turn
         at = epochs.end_of_words(history, len(history.messages))
-        notes = {**planned.notes, at: waiting.note}
-        return msgspec.structs.replace(planned, notes=notes, note=waiting.note, told=waiting.told)
+        notes = {**planned.notes, at: attempt_node.note}
+        return msgspec.structs.replace(
+            planned, notes=notes, note=attempt_node.note, told=attempt_node.told
+        )
     return planned

@@ -31,22 +31,24 @@ async def read_waiting(turn: TurnContext) -> MessageDelivery | None:
     if end_of_words(history, len(history.messages)) < 0:
         return None
     to = InboxAddress(ask.scope.tenant, ask.scope.user, ask.scope.agent)
-    claimed = turn.services.claimed_messages
-    query = agent_inbox.waiting(to, clock.now() - limits.days * DAY, limits.messages + len(claimed))
+    claimed_ids = turn.services.claimed_messages
+    query = agent_inbox.waiting(
+        to, clock.now() - limits.days * DAY, limits.messages + len(claimed_ids)
+    )
     try:
         with turn.attempt.patience.of(turn.policy.read_deadline) as seconds:
             rows = await turn.services.db.read(query, seconds, small=True, of=NO_TURNS)
     except StoreUnavailable as e:
         log.warning("messages to the agent %s wait for its next turn: %s", ask.scope.agent, e)
         return None
-    waiting = [
+    messages = [
         WaitingMessage(row.id, row.sender, row.text, row.created_at)
         for row in rows
-        if row.id not in claimed
+        if row.id not in claimed_ids
     ]
-    chosen = choose_messages(waiting, limits.messages, limits.characters)
-    claimed.update(message.id for message in chosen)
-    return MessageDelivery(chosen, ask.scope.tag) if chosen else None
+    delivered_messages = choose_messages(messages, limits.messages, limits.characters)
+    claimed_ids.update(message.id for message in delivered_messages)
+    return MessageDelivery(delivered_messages, ask.scope.tag) if delivered_messages else None
 
 
 def release_messages(turn: TurnContext) -> None:

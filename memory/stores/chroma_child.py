@@ -153,7 +153,6 @@ def main(where: str, folder: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C in a terminal: the gateway ends this process
+    # Ctrl-C in a terminal: the gateway ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     main(sys.argv[1], sys.argv[2], float(sys.argv[3]))

@@ -145,7 +145,7 @@ async def test_a_line_that_a_write_overtakes_while_the_store_is_asked_whose_it_i
         await talk.say("what now")
         assert not waits
         assert "coffee" in shown(up)
-        assert live.gateway.memory.lines.held >= 0
+        assert live.gateway.memory.lines.byte_count >= 0
 
 
 async def test_an_answer_that_was_given_elsewhere_too_is_looked_for(data, reads):

@@ -72,8 +72,8 @@ CACHES = {
         lambda g: g.windows.records,
     ),
     "Latencies": ((selector, "PACES_BYTES"), 1, lambda g: g.choice.paces),
-    "Records of models": ((model_records, "BYTES"), 1, lambda g: g.memory.models.known),
-    "Policies": ((policies, "KNOWN_BYTES"), 1, lambda g: g.memory.policies._cached),
+    "Records of models": ((model_records, "BYTES"), 1, lambda g: g.memory.models.records),
+    "Policies": ((policies, "KNOWN_BYTES"), 1, lambda g: g.memory.policies._cache),
     "Refused additions": ((state, "LACKS_BYTES"), 1, lambda g: g.lacks),
 }
 
@@ -167,9 +167,9 @@ async def test_every_cache_stays_within_its_bound_and_takes_no_more_than_it_says
         ]
         for name, (_, _, of) in CACHES.items():
             cache = of(gateway)
-            content = [cache._shelves] if name == "Conversations" else [cache._now, cache._before]
-            assert SMALL // 4 < cache.held <= SMALL, name
-            assert SMALL // 8 < taken(content, of_all) <= cache.held, name
+            content = [cache._entries] if name == "Conversations" else [cache._now, cache._before]
+            assert SMALL // 4 < cache.byte_count <= SMALL, name
+            assert SMALL // 8 < taken(content, of_all) <= cache.byte_count, name
 
 
 def bounds():
@@ -291,11 +291,11 @@ def test_a_cache_keeps_what_is_asked_for_and_nothing_that_is_heavier_than_half_o
         cache.put(number, "x" * 10)
         assert cache.get("used") == "u"
         assert cache.get(number) == "x" * 10
-        assert cache.held <= 1000
+        assert cache.byte_count <= 1000
     assert cache.get(0) is None
     cache.put(499, "y" * 500)
     assert cache.get(499) is None
     assert [cache.pop("used"), cache.pop("used")] == ["u", None]
     for name in list(cache._now) + list(cache._before):
         cache.pop(name)
-    assert (cache.held, len(cache)) == (0, 0)
+    assert (cache.byte_count, len(cache)) == (0, 0)

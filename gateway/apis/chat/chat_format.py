@@ -90,7 +90,7 @@ class ChatFormat:
         The next turn goes on from this one as it is without what was recalled for it alone.
         """
         prompt, hidden_messages = parts.prompt, parts.hidden.messages
-        previous_body, client = prompt.previous, prompt.client
+        previous_body, client = prompt.previous_prompt, prompt.client
         if previous_body is not None and (
             previous_body.by != target or (client is not None and client.source is None)
         ):
@@ -103,18 +103,18 @@ class ChatFormat:
             fitted.drop,
             fitted.swap,
             prompt.recall,
-            as_json(prompt.offered) if parts.tools else (),
+            as_json(prompt.tools) if parts.tools else (),
             previous_body.of.count if previous_body else 0,
         )
         body = place_memory({**parts.body, "messages": prompt.messages}, placement)
         lasting = place_lasting(prompt.messages, placement) if prompt.recall else None
         if hidden_messages:
             body["messages"] = [*body["messages"], *hidden_messages]
-        if not parts.tools and prompt.offered:
+        if not parts.tools and prompt.tools:
             body = without_tools(body, parts.body)
         if parts.ask_usage and body.get("stream"):
             _ask_usage(body)
-        return body, previous_body.pieces if previous_body else (), client, lasting
+        return body, previous_body.parts if previous_body else (), client, lasting
 
     def encode(
         self, composition: Composed, target: TargetFacts, *, frozen: bool, long: bool

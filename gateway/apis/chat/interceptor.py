@@ -64,9 +64,8 @@ class Interceptor:
         self._lanes: dict[int, ChoiceState] = {}
         self._lean = lean
         self._received = CompletionBuilder(lean=lean)
-        self._shown: CompletionBuilder | None = (
-            None  # where that is not just what was received: of nearly all answers it is
-        )
+        # Where that is not just what was received: of nearly all answers it is.
+        self._shown: CompletionBuilder | None = None
         self._last: Json = {}  # the newest chunk without choices that told usage
         self._usage: Json | None = None
         self._last_usage: Json | None = None

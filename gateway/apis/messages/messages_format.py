@@ -77,8 +77,8 @@ class MessagesFormat:
 
     def compose(self, parts: RoundParts, target: str) -> Composed:
         body = dict(parts.body)
-        if parts.tools and parts.prompt.offered:
-            own_tools = flat_tools(parts.prompt.offered, "input_schema")
+        if parts.tools and parts.prompt.tools:
+            own_tools = flat_tools(parts.prompt.tools, "input_schema")
             body["tools"] = [*(body.get("tools") or ()), *own_tools]
         if parts.prompt.core:
             body["system"] = _with_core(body.get("system"), parts.prompt.core)

@@ -79,9 +79,9 @@ class ResponsesFormat:
 
     def compose(self, parts: RoundParts, target: str) -> Composed:
         body, hidden_rounds = dict(parts.body), parts.hidden
-        if parts.tools and parts.prompt.offered:
+        if parts.tools and parts.prompt.tools:
             client_tools = body.get("tools")
-            body["tools"] = [*(client_tools or ()), *_tools(parts.prompt.offered)]
+            body["tools"] = [*(client_tools or ()), *_tools(parts.prompt.tools)]
             if parts.ask_reasoning and _needs_encrypted(parts.body):
                 body["include"] = [*(parts.body.get("include") or ()), ENCRYPTED]
         items = _place_memory(parts, target)

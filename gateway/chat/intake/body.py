@@ -39,14 +39,14 @@ class ModelMissing(Exception):
 class BodySource(msgspec.Struct, frozen=True):
     """The origin of a body.
 
-    request: its id, for the log. client: the program that sent it. whose: the caller, whose earlier
-    requests may begin with the same bytes.
+    request: its id, for the log. client: the program that sent it. caller: the caller, whose
+    earlier requests may begin with the same bytes.
     """
 
     request: str
-    wire: ApiFormat
+    api: ApiFormat
     client: ClientProfile
-    whose: object
+    caller: object
 
 
 class ReadBody(msgspec.Struct, frozen=True):
@@ -62,16 +62,16 @@ class ReadBody(msgspec.Struct, frozen=True):
 
 
 async def read_members(
-    gateway: GatewayState, source: BodySource, raw: bytes, *, whole: bool
+    gateway: GatewayState, source: BodySource, raw_body: bytes, *, whole: bool
 ) -> ReadBody:
     """Read a body. whole: memory is used. Raises BadRequest."""
     too_heavy = ""
     if whole:
         try:
-            if source.wire.is_chat:
-                body = await gateway.prefixes.parse_async(source.whose, raw)
-                return ReadBody(body, source.wire.facts(body))
-            return await run_by_weight(raw, _read_whole, raw, source)
+            if source.api.is_chat:
+                body = await gateway.prefixes.parse_async(source.caller, raw_body)
+                return ReadBody(body, source.api.facts(body))
+            return await run_by_weight(raw_body, _read_whole, raw_body, source)
         except TooHeavy as e:
             too_heavy = str(e)
             log.warning(
@@ -79,30 +79,30 @@ async def read_members(
                 source.request,
                 too_heavy,
             )
-    if is_light(raw):
-        members = parse(raw, decode_weighed)
-        if not source.wire.is_chat and members.get("model") is None:
-            raise ModelMissing(raw, members)
+    if is_light(raw_body):
+        members = parse(raw_body, decode_weighed)
+        if not source.api.is_chat and members.get("model") is None:
+            raise ModelMissing(raw_body, members)
         check_model(members)
         return ReadBody(members, too_heavy=too_heavy)
-    return ReadBody(await asyncio.to_thread(read_routing_members, raw), too_heavy=too_heavy)
+    return ReadBody(await asyncio.to_thread(read_routing_members, raw_body), too_heavy=too_heavy)
 
 
-def _read_whole(raw: bytes, source: BodySource) -> ReadBody:
+def _read_whole(raw_body: bytes, source: BodySource) -> ReadBody:
     """Read a body without a known beginning. Raises BadRequest, TooHeavy."""
-    check_values(raw)
-    members = parse(raw, decode_weighed)
-    if not source.wire.is_chat and members.get("model") is None:
-        raise ModelMissing(raw, members)
+    check_values(raw_body)
+    members = parse(raw_body, decode_weighed)
+    if not source.api.is_chat and members.get("model") is None:
+        raise ModelMissing(raw_body, members)
     check_model(members)
-    facts = source.wire.facts(members, source.client.summaries)
+    facts = source.api.facts(members, source.client.summaries)
     try:
-        check_weight(len(raw), facts.history)
+        check_weight(len(raw_body), facts.history)
     except TooHeavy:
         # Here, in steps: the event loop would free all of it at once.
         left_over = [*facts.history, members]
         del facts, members
         discard(left_over)
         raise
-    facts.history.heavy = facts.history.heavy or not is_light(raw)
+    facts.history.heavy = facts.history.heavy or not is_light(raw_body)
     return ReadBody(members, facts)

@@ -49,7 +49,7 @@ class CalledAgent(msgspec.Struct, frozen=True):
         return self.agent.name if self.agent is not None else agent_of(headers)
 
     def apply(
-        self, wire: ApiFormat, mode: MemoryMode, read: ReadBody
+        self, api: ApiFormat, mode: MemoryMode, parsed_body: ReadBody
     ) -> tuple[MemoryMode, ReadBody, Sequence[str]]:
         """Return the mode and the body as the profile has them.
 
@@ -57,8 +57,8 @@ class CalledAgent(msgspec.Struct, frozen=True):
         Raises BadRequest.
         """
         if self.agent is None:
-            return mode, read, ()
-        profile, body = self.agent.settings, read.members
+            return mode, parsed_body, ()
+        profile, body = self.agent.settings, parsed_body.members
         if not profile.client_tools and (body.get("tools") or body.get("functions")):
             raise BadRequest(
                 f"The agent {self.agent.name!r} takes no tools of the client. Leave out `tools`.",
@@ -66,17 +66,17 @@ class CalledAgent(msgspec.Struct, frozen=True):
                 param="tools",
             )
         mode = lower(mode, profile.memory)
-        if mode.name == "off" or read.facts is None:
-            return mode, read, ()
+        if mode.name == "off" or parsed_body.facts is None:
+            return mode, parsed_body, ()
         members = self._members(mode)
-        changed, dropped = with_profile(
-            wire.name, body, members, profile.model if self.by_model else body["model"]
+        members_with_profile, dropped_members = with_profile(
+            api.name, body, members, profile.model if self.by_model else body["model"]
         )
-        facts = read.facts
+        facts = parsed_body.facts
         if (members.values.get("response_format") or {}).get("type") in JSON_FORMATS:
-            wants = wire.name != "responses"  # as the format's own facts have it
+            wants = api.name != "responses"  # as the format's own facts have it
             facts = msgspec.structs.replace(facts, wants_json=facts.wants_json or wants)
-        return mode, ReadBody(changed, facts, read.too_heavy), dropped
+        return mode, ReadBody(members_with_profile, facts, parsed_body.too_heavy), dropped_members
 
     def _members(self, mode: MemoryMode) -> ProfileMembers:
         assert self.agent is not None  # noqa: S101 - the caller looked
@@ -105,7 +105,7 @@ async def called_agent(
         return await _named_by_header(gateway, principal, by_header)
     agent = await _find(gateway, principal, by_model)
     if agent is None:
-        names = [found.name for found in await gateway.agents.list_agents(principal)]
+        names = [known_agent.name for known_agent in await gateway.agents.list_agents(principal)]
         raise unknown_agent(by_model, names)
     check_call(principal, agent)
     if by_header is not None and by_header not in (agent.name, agent.id):

@@ -47,7 +47,7 @@ def capabilities_of(
     gateway: GatewayState, facts: RequestFacts, body: Json, target: Target
 ) -> Capabilities:
     """Tell what may be added to a request for this target."""
-    rejected = known_rejection(gateway, target.label) if gateway.lacks.held else 0
+    rejected = known_rejection(gateway, target.label) if gateway.lacks.byte_count else 0
     return Capabilities(
         tools=rejected < 1 and offers_tools(gateway, facts, body, target),
         additions=rejected < 2,
@@ -70,8 +70,8 @@ def record_rejection(
 
     Next time it gets one without tools, after that one without any addition.
     """
-    offered = offers_tools(gateway, facts, body, target)
-    had_tools = offered and known_rejection(gateway, target.label) < 1
+    offers_memory = offers_tools(gateway, facts, body, target)
+    had_tools = offers_memory and known_rejection(gateway, target.label) < 1
     gateway.lacks.put(target.label, (1 if had_tools else 2, time.monotonic()))
 
 
@@ -80,7 +80,7 @@ def known_rejection(gateway: GatewayState, label: str) -> int:
 
     Forgotten after an hour, since a passing fault looks the same.
     """
-    if not gateway.lacks.held:  # as it nearly always is
+    if not gateway.lacks.byte_count:  # as it nearly always is
         return 0
     level, at = gateway.lacks.get(label) or (0, 0.0)
     return level if time.monotonic() - at < LACKS_SECONDS else 0
@@ -108,7 +108,7 @@ def record_addition(gateway: GatewayState, target: Target, name: str) -> None:
 
 def refused_additions(gateway: GatewayState, target: Target) -> frozenset[str]:
     """Return the single additions that a target is known to refuse."""
-    if not gateway.lacks.held:
+    if not gateway.lacks.byte_count:
         return frozenset()
     names = (INCLUDE, USAGE, STATE, IMAGES)
     return frozenset(n for n in names if known_rejection(gateway, f"{target.label}\0{n}"))

@@ -19,21 +19,21 @@ def prepare_search(gateway: GatewayState, request: TurnInput, target: Target) ->
     The same where there is none, or where the target has it.
     """
     entry = gateway.toolbox.stand_in
-    if entry is None or request.found is None or request.mode not in ("full", "read"):
+    if entry is None or request.whole_facts is None or request.mode not in ("full", "read"):
         return request
-    search = find_vendor_search(request.wire.name, request.body)
+    search = find_vendor_search(request.api.name, request.body)
     if search is None or not lacks_search(target, search.form):
         return request
     if not any_matches(grants_of(gateway, request), entry.name):
         return request
     if search.form == CHAT:  # an option is none of the tools that memory sees
         return structs.replace(request, search=search)
-    facts = request.wire.facts(without_vendor_search(request.body, search))
+    facts = request.api.facts(without_vendor_search(request.body, search))
     # What memory sees of the conversation is what it saw: the tools alone are others.
     facts_without = structs.replace(
-        request.found, tool_names=facts.tool_names, takes_tools=facts.takes_tools
+        request.whole_facts, tool_names=facts.tool_names, takes_tools=facts.takes_tools
     )
-    return structs.replace(request, found=facts_without, search=search)
+    return structs.replace(request, whole_facts=facts_without, search=search)
 
 
 def lacks_search(target: Target, form: str) -> bool:

@@ -49,18 +49,18 @@ def mode_at_most(headers: Headers, principal: Principal) -> MemoryMode:
     """Return what the client asks for and its key allows. Raises BadRequest."""
     if b"x-memory" not in headers and principal.memory == "full":
         return FULL
-    asked = mode_of(headers)
-    if asked == "off":
+    client_mode = mode_of(headers)
+    if client_mode == "off":
         return MemoryMode("off", "request")
-    return lower(MemoryMode(asked), principal.memory)
+    return lower(MemoryMode(client_mode), principal.memory)
 
 
 def lower(mode: MemoryMode, *policies: str) -> MemoryMode:
     """Return what these policies leave of a mode."""
     if mode.name == "off" or policies == ("full",):
         return mode
-    left = strictest(mode.name, *policies)
-    return MemoryMode(left, "policy" if left == "off" else "")
+    name = strictest(mode.name, *policies)
+    return MemoryMode(name, "policy" if name == "off" else "")
 
 
 async def mode_in_force(
@@ -75,7 +75,7 @@ async def mode_in_force(
     if mode.name == "off" or user is None:
         return mode
     try:
-        own = await gateway.memory.user_policy(principal.tenant, user)
+        user_mode = await gateway.memory.user_policy(principal.tenant, user)
     except StoreUnavailable as e:
         raise Unavailable(f"The memory is unavailable: {UNREADABLE}. Try again shortly.") from e
-    return mode if own == "full" else lower(mode, own)
+    return mode if user_mode == "full" else lower(mode, user_mode)

@@ -40,7 +40,7 @@ async def ask_of(
     """Return the memory's view of a request."""
     body, facts = request.body, request.facts
     takes = capabilities_of(gateway, facts, body, target)
-    agent = request.called.agent
+    agent = request.agent_call.agent
     profile = agent.settings if agent is not None else NO_PROFILE
     decisions = _decide(gateway, profile, target, searches=takes.searches)
     return TurnRequest(
@@ -59,14 +59,14 @@ async def ask_of(
         tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
         max_output=request.max_output,
         complete=Summarizer(gateway, forward, request.model, profile.summarizer),
-        rest=await _digest_of(request),
+        members_digest=await _digest_of(request),
         idempotency=request.idempotency_key,
         certain=request.is_retry,
-        repeats=request.wire.repeats[request.is_retry],
+        repeats=request.api.repeats[request.is_retry],
         extract=decisions["extract"].on,
         unread=decisions["extract"].on or decisions["extract"].open,
         decisions=decisions,
-        body=request.raw,
+        body=request.raw_body,
         zone=await _zone(gateway, request, profile),
         harness=request.harness,
         tasks=_handles_tasks(gateway, request),
@@ -119,9 +119,9 @@ async def _zone(gateway: GatewayState, request: TurnInput, profile: AgentSetting
         return zone
     zone = ""
     if request.user is not None and not gateway.memory.policies.is_unused:
-        memory, who = gateway.memory, (request.principal.tenant, request.user)
-        zone = await memory.policies.zone(who, memory.policy.read_deadline)
-    return zone or ("" if request.called.agent is None else profile.timezone)
+        memory, user = gateway.memory, (request.principal.tenant, request.user)
+        zone = await memory.policies.zone(user, memory.policy.read_deadline)
+    return zone or ("" if request.agent_call.agent is None else profile.timezone)
 
 
 async def _window(
@@ -133,9 +133,9 @@ async def _window(
     """
     if request.facts.manages_context:
         return None
-    if not request.wire.is_chat and _is_kept_elsewhere(request):
+    if not request.api.is_chat and _is_kept_elsewhere(request):
         return None
-    agent = request.called.agent
+    agent = request.agent_call.agent
     profile = agent.settings if agent is not None else NO_PROFILE
     window = await gateway.windows.find(target, forward.caller)
     if not profile.context_window:

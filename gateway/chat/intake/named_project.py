@@ -18,21 +18,21 @@ async def named_project(
     principal: Principal,
     headers: Headers,
     program: ClientProfile,
-    whose: tuple[str | None, str | None],
+    owners: tuple[str | None, str | None],
 ) -> str:
     """Return the project of a request, "" for none, or where nobody is named.
 
-    whose: the user, and the owner of the memory. Raises BadRequest, Forbidden.
+    owners: the user, and the owner of the memory. Raises BadRequest, Forbidden.
     """
-    user, owner = whose
+    user, owner = owners
     name = check_project_name(header_text(headers, HEADER) or program.project(headers))
     if not name or owner is None:
         return ""
     scope = Scope(principal.tenant, user or owner, memory_name("default", name), gateway.secret)
     try:
-        allowed = await management.layers.may_name(gateway.memory, scope)
+        is_allowed = await management.layers.may_name(gateway.memory, scope)
     except StoreUnavailable:
         return name  # the memory is not there either, and the statement that reads it looks again
-    if not allowed:
+    if not is_allowed:
         raise forbidden_project(name, user)
     return name

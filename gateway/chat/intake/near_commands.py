@@ -32,11 +32,8 @@ _CLEARING = ("clean", "clear", "delete", "drop", "empty", "erase", "flush", "pur
 CLEARING = frozenset({*_CLEARING, "forget", "reset", "wipe"})
 ADDING = frozenset({"add", "save", "set", "store", "write", "new", "update", "edit"})
 _OBJECTS = ("all", "everything", "it", "last", "me", "memory", "memories", "that", "this")
-SLIPS, SLIPS_OF_LONG, LONG_NAME_LETTERS = (
-    1,
-    2,
-    8,
-)  # letters that differ, of a short name and of a long one
+# Letters that differ, of a short name and of a long one.
+SLIPS, SLIPS_OF_LONG, LONG_NAME_LETTERS = 1, 2, 8
 SHORTEST_CHANGED = 4  # letters of a name of which one may be another; "who" is not "why"
 MAX_NAMED = 40  # characters of a message that is nothing but a command's name
 _TOKEN = re.compile(r"/+\s*([\w-]+)([:,.!?]?)(?=\s|\Z)")
@@ -56,27 +53,27 @@ def answer_near_miss(text: str, instructions: Iterable[str]) -> str | None:
     text: a user's message without space around it, which is no command. instructions: the texts of
     the app itself: a command that one of them names is the app's.
     """
-    folded = unicodedata.normalize("NFKC", text[: 2 * MAX_NAMED]).lower()
-    token = _TOKEN.match(folded)
-    if token is None or (answer := _answer(folded, token, len(text))) is None:
+    folded_text = unicodedata.normalize("NFKC", text[: 2 * MAX_NAMED]).lower()
+    token = _TOKEN.match(folded_text)
+    if token is None or (answer := _answer(folded_text, token, len(text))) is None:
         return None
     name = re.compile(rf"/{re.escape(token[1])}(?![\w-])", re.IGNORECASE)
-    return None if any(name.search(told) for told in instructions) else answer
+    return None if any(name.search(instruction) for instruction in instructions) else answer
 
 
-def _answer(folded: str, token: re.Match[str], size: int) -> str | None:
+def _answer(folded_text: str, token: re.Match[str], size: int) -> str | None:
     name = token[1]
     if size <= MAX_NAMED:
         if name == "init" and size == len("/init"):
             return NO_INIT
-        joined = re.sub(r"[\W_]", "", folded)
-        if (phrase := PHRASES.get(joined)) is not None:
+        letters = re.sub(r"[\W_]", "", folded_text)
+        if (phrase := PHRASES.get(letters)) is not None:
             return phrase
     has_more = size > token.end()
-    nearest = _nearest(re.sub(r"[-_]", "", name))
-    if nearest is None or (has_more and nearest in ALONE):
+    command = _nearest(re.sub(r"[-_]", "", name))
+    if command is None or (has_more and command in ALONE):
         return None
-    return _ask(nearest)
+    return _ask(command)
 
 
 def _nearest(name: str) -> str | None:
@@ -98,25 +95,34 @@ def _is_slip(name: str, command: str) -> bool:
     return count <= SLIPS or (count <= slips and name[:1] == command[:1])
 
 
-def count_slips(one: str, two: str) -> int:
+def count_slips(typed_name: str, command: str) -> int:
     """Count the letters left out, added, changed, or exchanged with the next one."""
-    before: list[int] = []
-    row = list(range(len(two) + 1))
-    for i, a in enumerate(one, 1):
-        before, last, row = row, before, [i]
-        for j, b in enumerate(two, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == two[j - 2] and one[i - 2] == b:
-                cost = min(cost, last[j - 2] + 1)
+    previous_row: list[int] = []
+    row = list(range(len(command) + 1))
+    for index, letter in enumerate(typed_name, 1):
+        previous_row, row_before_last, row = row, previous_row, [index]
+        for column, command_letter in enumerate(command, 1):
+            cost = min(
+                previous_row[column] + 1,
+                row[column - 1] + 1,
+                previous_row[column - 1] + (letter != command_letter),
+            )
+            if (
+                index > 1
+                and column > 1
+                and letter == command[column - 2]
+                and typed_name[index - 2] == command_letter
+            ):
+                cost = min(cost, row_before_last[column - 2] + 1)
             row.append(cost)
     return row[-1]
 
 
 def _ask(command: str) -> str:
-    others = "; ".join(does for name, does in COMMANDS.items() if name != command)
+    alternatives = "; ".join(does for name, does in COMMANDS.items() if name != command)
     return (
         f"Did you mean /{command}? Nothing was changed, and no model saw this. "
-        f"{COMMANDS[command]}; {others}."
+        f"{COMMANDS[command]}; {alternatives}."
     )
 
 
@@ -129,7 +135,7 @@ def _phrases() -> dict[str, str]:
             answer = NO_CLEARING
         if verb == "init":
             answer = NO_INIT
-        out |= {joined: answer for noun in NOUNS for joined in (verb + noun, noun + verb)}
+        out |= {phrase: answer for noun in NOUNS for phrase in (verb + noun, noun + verb)}
     out |= {f"forget{x}": NO_CLEARING for x in ("all", "everything", "me")}
     out |= {f"forget{x}": _ask("forget") for x in _OBJECTS if f"forget{x}" not in out}
     return out | {f"remember{x}": _ask("remember") for x in _OBJECTS}

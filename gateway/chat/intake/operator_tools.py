@@ -35,9 +35,9 @@ def may_have_tools(gateway: GatewayState, request: TurnInput) -> bool:
     Where this process knows of no tool at all, a grant is a reason to look for one that another
     worker was asked to make.
     """
-    granted, toolbox = request.principal.tools.granted, gateway.toolbox
-    may_be = granted or toolbox.has_tools or toolbox.judges_memory
-    has_agent = request.called.agent is not None
+    patterns, toolbox = request.principal.tools.granted, gateway.toolbox
+    may_be = patterns or toolbox.has_tools or toolbox.judges_memory
+    has_agent = request.agent_call.agent is not None
     return bool(may_be or has_agent or may_open_skills(gateway, request))
 
 
@@ -55,15 +55,15 @@ async def toolbox_of(
     """Return the tools that a request may use; None where nothing is granted."""
     if request.mode not in ("full", "read"):
         return None
-    rules, granted = rules_of(gateway, request), grants_of(gateway, request)
+    rules, patterns = rules_of(gateway, request), grants_of(gateway, request)
     writes_to_agents, opens_skills = may_reach_agents(request), may_open_skills(gateway, request)
-    if not (granted or rules.governed_memory or writes_to_agents or opens_skills):
+    if not (patterns or rules.governed_memory or writes_to_agents or opens_skills):
         return None
     principal = request.principal
     await _learn_agents_tools(gateway, request)
     header = header_text(request.headers, HEADER) or ""
     limits = limits_of(principal.tools.most, await _policy(gateway, request), narrowing_of(header))
-    grants = Grants(granted, limits, request.mode == "read")
+    grants = Grants(patterns, limits, request.mode == "read")
     tools = gateway.toolbox.catalog(principal.tenant).find_granted(grants)
     colleagues = None
     if writes_to_agents:
@@ -74,11 +74,11 @@ async def toolbox_of(
     if not (tools.tools or header or rules.governed_memory):
         return None
     until = asyncio.get_running_loop().time() + _turn_seconds(gateway, request)
-    taken = request.facts.tool_names
-    asked = ToolCircumstances(
+    client_names = request.facts.tool_names
+    circumstances = ToolCircumstances(
         gateway.toolbox,
         tools,
-        taken,
+        client_names,
         header,
         rules,
         approvals_of(gateway, request, until),
@@ -88,7 +88,7 @@ async def toolbox_of(
     )
     costs = TurnCosts(gateway, request, to.forward)
     runs = ToolRuns(gateway.toolbox, tools.tools, _caller_of(request), until, costs)
-    return TurnToolbox(asked, runs)
+    return TurnToolbox(circumstances, runs)
 
 
 def _caller_of(request: TurnInput) -> ToolCaller:
@@ -143,9 +143,9 @@ class TurnCosts:
             budget.usd,
             budget.period,
         )
-        spent = await self._limits.spent_this_period(quota)
+        spent_usd = await self._limits.spent_this_period(quota)
         # Nothing is awaited from here on: of two runs at a time, each sees what the other booked.
-        if spent + self._meter.tools_usd + cost_usd > budget.usd:
+        if spent_usd + self._meter.tools_usd + cost_usd > budget.usd:
             return False
         self.book(cost_usd)
         return True
@@ -157,16 +157,18 @@ class TurnCosts:
 def grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
     """Return the patterns of tools that the key, the model or the agent grants."""
     principal, settings = request.principal, gateway.settings
-    own = principal.tools.granted if settings.mode == "managed" else settings.toolbox.grant
-    agent = request.called.agent
-    model = agent.settings.model if agent is not None and request.called.by_model else request.model
+    key_patterns = principal.tools.granted if settings.mode == "managed" else settings.toolbox.grant
+    agent = request.agent_call.agent
+    model = (
+        agent.settings.model if agent is not None and request.agent_call.by_model else request.model
+    )
     entry = gateway.router.find(model)
     of_model = entry[1].tools if entry is not None else ()
-    return (*own, *of_model, *_grants_of_agent(request))
+    return (*key_patterns, *of_model, *_grants_of_agent(request))
 
 
 def _grants_of_agent(request: TurnInput) -> tuple[str, ...]:
-    agent = request.called.agent
+    agent = request.agent_call.agent
     return agent.settings.tools if agent is not None else ()
 
 
@@ -175,14 +177,14 @@ async def _learn_agents_tools(gateway: GatewayState, request: TurnInput) -> None
 
     Another worker may have made the tool and given it to the agent a moment ago.
     """
-    agent = request.called.agent
+    agent = request.agent_call.agent
     if agent is None or agent.row is None or not agent.settings.tools:
         return
     toolbox = gateway.toolbox
     if toolbox.tenant_tools.was_read_after(agent.row.updated_at):
         return
-    there = toolbox.catalog(request.principal.tenant).tools
-    if all("*" in name or name in there for name in agent.settings.tools):
+    tools = toolbox.catalog(request.principal.tenant).tools
+    if all("*" in name or name in tools for name in agent.settings.tools):
         return
     with contextlib.suppress(StoreUnavailable, TimeoutError):
         async with asyncio.timeout(gateway.memory.policy.read_deadline):
@@ -193,14 +195,14 @@ async def _policy(gateway: GatewayState, request: TurnInput) -> tuple[str, ...] 
     """Return the patterns that the user's policy allows, None for all."""
     if request.user is None:
         return None
-    memory, who = gateway.memory, (request.principal.tenant, request.user)
+    memory, user = gateway.memory, (request.principal.tenant, request.user)
     try:
-        return await memory.policies.tools(who, memory.policy.read_deadline)
+        return await memory.policies.tools(user, memory.policy.read_deadline)
     except StoreUnavailable:
         return ()  # what is not known allows nothing
 
 
 def _turn_seconds(gateway: GatewayState, request: TurnInput) -> float:
-    agent = request.called.agent
-    own = agent.settings.turn_seconds if agent is not None else None
-    return own or gateway.settings.memory.turn_seconds
+    agent = request.agent_call.agent
+    agent_seconds = agent.settings.turn_seconds if agent is not None else None
+    return agent_seconds or gateway.settings.memory.turn_seconds

@@ -24,7 +24,7 @@ from gateway.tools.registry import RegisteredTool, ToolEntry
 
 def may_reach_agents(request: TurnInput) -> bool:
     """Tell whether a request is offered tools that reach other agents."""
-    agent = request.called.agent
+    agent = request.agent_call.agent
     if agent is None or request.mode != "full" or request.owner is None:
         return False
     return bool(agent.settings.may_message or agent.settings.may_ask)
@@ -32,12 +32,12 @@ def may_reach_agents(request: TurnInput) -> bool:
 
 async def agent_tools_of(gateway: GatewayState, request: TurnInput, run: RunTurn) -> AgentTools:
     """Return the tools by which the agent of a request reaches others."""
-    agent, principal = request.called.agent, request.principal
+    agent, principal = request.agent_call.agent, request.principal
     if agent is None or request.owner is None:
         raise ValueError("no agent is called, or nobody is named")
-    listed = await gateway.agents.list_agents(principal)
-    others = [found for found in listed if found.name != agent.name]
-    names = [found.name for found in others]
+    agents = await gateway.agents.list_agents(principal)
+    colleagues = [colleague for colleague in agents if colleague.name != agent.name]
+    names = [colleague.name for colleague in colleagues]
     # The client's request is counted; those of its agents only cost what they use.
     unlimited = principal.limits.model_copy(update={"rpm": 0, "concurrent": 0})
     turn = AskingTurn(
@@ -47,18 +47,18 @@ async def agent_tools_of(gateway: GatewayState, request: TurnInput, run: RunTurn
         request.owner,
         request.project,
         request.id,
-        request.called.chain,
+        request.agent_call.chain,
         run,
     )
     operators = gateway.toolbox.names(principal.tenant)
-    granted = [name for name in agent.settings.tools if name in LETTA_NAMES]
+    granted_names = [name for name in agent.settings.tools if name in LETTA_NAMES]
     reachable = ReachableAgents(
         {
             AGENT_MESSAGE: reachable_names(agent.settings.may_message, names),
             AGENT_ASK: reachable_names(agent.settings.may_ask, names),
         },
-        {found.id: found.name for found in others},
-        [name for name in granted if name not in operators],
+        {colleague.id: colleague.name for colleague in colleagues},
+        [name for name in granted_names if name not in operators],
     )
     bounds = gateway.settings.delegation
     return AgentTools(turn, gateway.memory, gateway.agents, bounds, reachable)

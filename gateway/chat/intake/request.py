@@ -60,7 +60,7 @@ class KnownCall(msgspec.Struct, frozen=True):
     """
 
     principal: Principal
-    called: CalledAgent
+    agent_call: CalledAgent
     user: str = ""
 
 
@@ -70,10 +70,10 @@ class MemoryPath(msgspec.Struct, frozen=True):
     count: the path below `/v1` that counts a request's tokens, where that alone is asked.
     """
 
-    wire: ApiFormat = CHAT
+    api: ApiFormat = CHAT
     user: str | None = None
     count: UpstreamPath | None = None
-    known: KnownCall | None = None
+    known_call: KnownCall | None = None
 
 
 CHAT_PATH = MemoryPath()
@@ -84,18 +84,18 @@ class TurnInput(msgspec.Struct, frozen=True):
     """A request as the gateway understands it.
 
     headers: by lower-case name, for what of them goes upstream. path_user: from `/u/{user}`. raw:
-    the body's bytes, decompressed. started: by perf_counter. body: what the bytes say. mode: the
+    the body's bytes, decompressed. started_at: by perf_counter. body: what the bytes say. mode: the
     one in force, "off" for a chat UI's own prompts too. user: None where nobody is named.
     conversation: the one that the client names. resends: its program names it, and sends the
     history itself. too_heavy: why memory cannot look at the request in time, "" where it can.
     off_reason: why its memory is off. agent, idempotency_key, is_retry (the client says that it
-    tried before): empty where memory has no part. wire: its format. found: what that says of it,
-    None where the body was not read whole. query: of its URL. chained: the stored response it goes
-    on from, by the name that the client knows. kept: the client's own items, where the response is
-    to be kept here. thread: the conversation kept here that it is in. called: the agent's profile,
-    None where it has none. dropped: members of its own that the profile does not let it set.
-    harness: what its program puts around its user's words. project: in which it is, "" for none.
-    search: a vendor's search tool that the operator's own stands in for.
+    tried before): empty where memory has no part. api: its format. whole_facts: what that says of
+    it, None where the body was not read whole. query: of its URL. chained: the stored response it
+    goes on from, by the name that the client knows. kept_items: the client's own items, where the
+    response is to be kept here. thread: the conversation kept here that it is in. agent_call: the
+    agent's profile, None where it has none. dropped_members: members of its own that the profile
+    does not let it set. harness: what its program puts around its user's words. project: in which
+    it is, "" for none. search: a vendor's search tool that the operator's own stands in for.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -104,8 +104,8 @@ class TurnInput(msgspec.Struct, frozen=True):
     principal: Principal
     headers: Headers
     path_user: str | None
-    raw: bytes
-    started: float
+    raw_body: bytes
+    started_at: float
     body: Json
     route: Route
     mode: str
@@ -115,38 +115,38 @@ class TurnInput(msgspec.Struct, frozen=True):
     agent: str
     idempotency_key: str
     is_retry: bool
-    wire: ApiFormat
-    found: RequestFacts | None
+    api: ApiFormat
+    whole_facts: RequestFacts | None
     off_reason: str = ""
     query: bytes = b""
     resends: bool = False
     harness: Harness = SHIPPED_HARNESS
     chained: str = ""
-    kept: list[Any] | None = None
+    kept_items: list[Any] | None = None
     thread: str = ""
-    called: CalledAgent = NO_AGENT
-    dropped: Sequence[str] = ()
+    agent_call: CalledAgent = NO_AGENT
+    dropped_members: Sequence[str] = ()
     project: str = ""
     search: VendorSearch | None = None
 
     @property
     def model(self) -> str:
         """The model that is to answer."""
-        called = self.called
-        return (called.model if called.agent is not None else "") or self.body["model"]
+        agent_call = self.agent_call
+        return (agent_call.model if agent_call.agent is not None else "") or self.body["model"]
 
     @property
     def owner(self) -> str | None:
         """Whose memory it is about; None where nobody's."""
-        agent = self.called.agent
+        agent = self.agent_call.agent
         return self.user if agent is None else agent.owner(self.user)
 
     @property
     def facts(self) -> RequestFacts:
         """What the format says of the request. Only for one that uses memory."""
-        if self.found is None:
+        if self.whole_facts is None:
             raise ValueError("the body was not read whole")
-        return self.found
+        return self.whole_facts
 
     @property
     def uses_memory(self) -> bool:
@@ -156,8 +156,8 @@ class TurnInput(msgspec.Struct, frozen=True):
     @property
     def messages(self) -> object:
         """What was said, as far as it was read: the memory's view of it, or the body's own."""
-        if self.found is not None:
-            return self.found.history
+        if self.whole_facts is not None:
+            return self.whole_facts.history
         return self.body.get("messages") or self.body.get("input")
 
     @property
@@ -171,19 +171,18 @@ class TurnInput(msgspec.Struct, frozen=True):
         for name in ("max_completion_tokens", "max_output_tokens", "max_tokens"):
             value = self.body.get(name)
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                return min(
-                    value, MAX_COUNT
-                )  # what is sent on may be more: here it is reckoned with
+                # What is sent on may be more: here it is reckoned with.
+                return min(value, MAX_COUNT)
         return None
 
     @property
     def total_output(self) -> int | None:
         """The tokens that all choices together may have, where the request says so."""
-        several = self.body.get("n")
-        most = self.max_output
-        if most and isinstance(several, int) and several > 1:
-            return min(most * several, MAX_COUNT)
-        return most
+        choice_count = self.body.get("n")
+        choice_tokens = self.max_output
+        if choice_tokens and isinstance(choice_count, int) and choice_count > 1:
+            return min(choice_tokens * choice_count, MAX_COUNT)
+        return choice_tokens
 
     @property
     def conversation_as_sent(self) -> bytes:
@@ -192,20 +191,24 @@ class TurnInput(msgspec.Struct, frozen=True):
 
 
 async def _route(
-    gateway: GatewayState, read: ReadBody, principal: Principal, raw: bytes, called: CalledAgent
+    gateway: GatewayState,
+    body: ReadBody,
+    principal: Principal,
+    raw_body: bytes,
+    agent_call: CalledAgent,
 ) -> Route:
     """Return the route of the model that is asked for. Raises UnknownModel, Forbidden, BadRequest.
 
     For a limited key it matters which model that is, so the body must name one alone.
     """
-    name = read.members["model"]
-    if called.agent is not None and called.by_model:
-        found = gateway.router.route_agent(called.agent, name, principal)
+    name = body.members["model"]
+    if agent_call.agent is not None and agent_call.by_model:
+        route = gateway.router.route_agent(agent_call.agent, name, principal)
     else:
-        found = gateway.router.route(name, principal)
+        route = gateway.router.route(name, principal)
     if "*" not in principal.models or principal.budget.usd > 0:  # see `Principal.limited`
-        await run_by_weight(raw, model_for_certain, raw, b"application/json")
-    return found
+        await run_by_weight(raw_body, model_for_certain, raw_body, b"application/json")
+    return route
 
 
 async def read_turn_input(
@@ -215,55 +218,55 @@ async def read_turn_input(
 
     Raises GatewayError for every fault that can be found without an upstream.
     """
-    started, name = time.perf_counter(), scope[REQUEST_ID]
+    started_at, name = time.perf_counter(), scope[REQUEST_ID]
     headers = scope.get(HEADERS) or headers_of(scope)
-    path_user, wire, known = path.user, path.wire, path.known
-    principal = gateway.keys.caller(headers) if known is None else known.principal
-    raw = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * MIB))
+    path_user, api, known_call = path.user, path.api, path.known_call
+    principal = gateway.keys.caller(headers) if known_call is None else known_call.principal
+    raw_body = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * MIB))
     mode = mode_at_most(headers, principal)
-    whose = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
+    caller = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
     client = gateway.clients.find(headers)
-    source = BodySource(name, wire, client, whose)
-    read = await read_members(gateway, source, raw, whole=mode.name != "off")
-    called, dropped = NO_AGENT if known is None else known.called, NOTHING_DROPPED
-    if known is None and (read.members["model"].startswith(PREFIX) or AGENT in headers):
-        called = await called_agent(gateway, principal, read.members["model"], headers, mode)
-    if called is not NO_AGENT:
-        mode, read, dropped = called.apply(wire, mode, read)
-    route = await _route(gateway, read, principal, raw, called)
-    sources = headers, path_user, _identity(gateway, principal, wire, read.members)
-    user = known.user if known is not None else None
+    source = BodySource(name, api, client, caller)
+    body = await read_members(gateway, source, raw_body, whole=mode.name != "off")
+    agent_call = NO_AGENT if known_call is None else known_call.agent_call
+    dropped_names = NOTHING_DROPPED
+    if known_call is None and (body.members["model"].startswith(PREFIX) or AGENT in headers):
+        agent_call = await called_agent(gateway, principal, body.members["model"], headers, mode)
+    if agent_call is not NO_AGENT:
+        mode, body, dropped_names = agent_call.apply(api, mode, body)
+    route = await _route(gateway, body, principal, raw_body, agent_call)
+    sources = headers, path_user, _identity(gateway, principal, api, body.members)
+    user = known_call.user if known_call is not None else None
     user = may_act_for(principal, user) if user else gateway.names.user(principal, *sources)
-    asker = _Asker(principal, user, route, headers, client, called)
-    decided = await _decide(gateway, read, mode, asker)
-    without = decided.mode.name == "off" or decided.read.too_heavy
-    signals = ("", "", False) if without else _signals(called, headers)
-    asked = (name, principal, headers, path_user, raw, started, read.members)
-    found = (route, decided.mode.name, user, decided.conversation, decided.read.too_heavy)
+    asker = _Asker(principal, user, route, headers, client, agent_call)
+    decision = await _decide(gateway, body, mode, asker)
+    has_no_memory = decision.mode.name == "off" or decision.body.too_heavy
+    signals = ("", "", False) if has_no_memory else _signals(agent_call, headers)
+    connection = (name, principal, headers, path_user, raw_body, started_at, body.members)
+    choices = (route, decision.mode.name, user, decision.conversation, decision.body.too_heavy)
     query = scope.get("query_string", b"")
-    more: tuple[Any, ...] = (decided.mode.off_reason, query, decided.resends, client.harness)
-    whole = TurnInput(  # type: ignore[misc]  # the lengths of the tuples are not looked at
-        *asked, *found, *signals, wire, decided.read.facts, *more, project=decided.project
-    )
-    if called is NO_AGENT:
-        return whole
-    return msgspec.structs.replace(whole, called=called, dropped=dropped)
+    options: tuple[Any, ...] = (decision.mode.off_reason, query, decision.resends, client.harness)
+    members = (*connection, *choices, *signals, api, decision.body.facts, *options)
+    turn_input = TurnInput(*members, project=decision.project)  # type: ignore[misc]
+    if agent_call is NO_AGENT:
+        return turn_input
+    return msgspec.structs.replace(turn_input, agent_call=agent_call, dropped_members=dropped_names)
 
 
-def _signals(called: CalledAgent, headers: Headers) -> tuple[str, str, bool]:
+def _signals(agent_call: CalledAgent, headers: Headers) -> tuple[str, str, bool]:
     """Return the agent whose memory it is, the idempotency key, and whether it is a retry."""
-    is_default = called is NO_AGENT and AGENT not in headers
-    return ("default" if is_default else called.name(headers), *retry_signals(headers))
+    is_default = agent_call is NO_AGENT and AGENT not in headers
+    return ("default" if is_default else agent_call.name(headers), *retry_signals(headers))
 
 
-def _identity(gateway: GatewayState, principal: Principal, wire: ApiFormat, members: Json) -> Json:
+def _identity(gateway: GatewayState, principal: Principal, api: ApiFormat, members: Json) -> Json:
     """Return the members that may name the user.
 
     Where one person uses this machine, `metadata.user_id`, which names the machine, is none.
     """
-    if wire.name == "messages" and principal.default_user and gateway.settings.single_user:
+    if api.name == "messages" and principal.default_user and gateway.settings.single_user:
         return {}
-    return wire.identity(members)
+    return api.identity(members)
 
 
 class _Asker(NamedTuple):
@@ -274,11 +277,11 @@ class _Asker(NamedTuple):
     route: Route
     headers: Headers
     client: ClientProfile
-    called: CalledAgent = NO_AGENT
+    agent_call: CalledAgent = NO_AGENT
 
     @property
     def owner(self) -> str | None:
-        agent = self.called.agent
+        agent = self.agent_call.agent
         return self.user if agent is None else agent.owner(self.user)
 
 
@@ -289,46 +292,46 @@ class _Decided(NamedTuple):
     """
 
     mode: MemoryMode
-    read: ReadBody
+    body: ReadBody
     conversation: str | None = None
     resends: bool = False
     project: str = ""
 
 
 async def _decide(
-    gateway: GatewayState, read: ReadBody, mode: MemoryMode, asker: _Asker
+    gateway: GatewayState, body: ReadBody, mode: MemoryMode, asker: _Asker
 ) -> _Decided:
     """Decide what memory may do. Raises BadRequest, Forbidden, Unavailable."""
     principal, user, route, headers, client = asker[:5]
-    settings, heavy, unread = gateway.settings.memory, read.too_heavy, None
-    facts = read.facts
+    settings, why_heavy, refusal = gateway.settings.memory, body.too_heavy, None
+    facts = body.facts
     if facts is not None and (
-        (client.utility and client.asks_for_itself(headers, read.members, facts))
+        (client.utility and client.asks_for_itself(headers, body.members, facts))
         or gateway.background.matches(facts.history)
     ):
-        return _Decided(MemoryMode("off", "background"), read)
+        return _Decided(MemoryMode("off", "background"), body)
     try:
         mode = await mode_in_force(gateway, mode, principal, route, user)
     except Unavailable as e:
-        heavy, unread = UNREADABLE, e
+        why_heavy, refusal = UNREADABLE, e
     if mode.name == "off":
-        return _Decided(mode, ReadBody(read.members))
+        return _Decided(mode, ReadBody(body.members))
     conversation, resends = None, False
     if CONVERSATION in headers or client.conversations:
         program = client if facts is not None else None
         conversation, resends = conversation_of(headers, principal, asker.owner, program)
-    if heavy and (settings.on_error == "fail" or (conversation and not resends)):
-        raise unread or _memory_needed(heavy)
+    if why_heavy and (settings.on_error == "fail" or (conversation and not resends)):
+        raise refusal or _memory_needed(why_heavy)
     if settings.conversations == "named" and asker.owner is not None and conversation is None:
         mode = lower(mode, "read")
     if mode.name == "off":
-        return _Decided(mode, ReadBody(read.members))
-    read = ReadBody(read.members, read.facts, heavy)
-    decided = _Decided(mode, read, conversation, resends)
+        return _Decided(mode, ReadBody(body.members))
+    body = ReadBody(body.members, body.facts, why_heavy)
+    decision = _Decided(mode, body, conversation, resends)
     if PROJECT not in headers and not client.projects:  # the usual case, without a call
-        return decided
+        return decision
     project = await named_project(gateway, principal, headers, client, (user, asker.owner))
-    return decided._replace(project=project)
+    return decision._replace(project=project)
 
 
 def _memory_needed(too_heavy: str) -> BadRequest:

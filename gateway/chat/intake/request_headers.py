@@ -37,8 +37,8 @@ def conversation_of(
     nobody = user is None and not principal.trusted
     name = header_text(headers, CONVERSATION)
     if not name:
-        found = "" if program is None or nobody else program.conversation(headers)
-        return found or None, bool(found)
+        program_name = "" if program is None or nobody else program.conversation(headers)
+        return program_name or None, bool(program_name)
     if len(name) > CONVERSATION_CHARACTERS:
         raise BadRequest(
             f"X-Memory-Conversation has {len(name)} characters; at most "

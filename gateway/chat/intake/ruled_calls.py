@@ -12,7 +12,7 @@ from memory.management.approvals import ApprovalRequest
 
 def rules_of(gateway: GatewayState, request: TurnInput) -> RunRules:
     """Return what judges the calls of a request."""
-    toolbox, agent = gateway.settings.toolbox, request.called.agent
+    toolbox, agent = gateway.settings.toolbox, request.agent_call.agent
     rules = toolbox.parsed_rules
     if agent is not None:
         rules += agent.settings.parsed_rules
@@ -23,7 +23,7 @@ def rules_of(gateway: GatewayState, request: TurnInput) -> RunRules:
 
 def approvals_of(gateway: GatewayState, request: TurnInput, until: float) -> CallApprovals:
     """Return what asks people about calls. until: the loop's time by which the turn ends."""
-    wanted = ApprovalRequest(
+    approval = ApprovalRequest(
         request.principal.tenant,
         request.user,
         request.agent,
@@ -33,4 +33,4 @@ def approvals_of(gateway: GatewayState, request: TurnInput, until: float) -> Cal
         arguments="",
         seconds=gateway.settings.toolbox.approval_seconds,
     )
-    return CallApprovals(gateway.memory, wanted, until)
+    return CallApprovals(gateway.memory, approval, until)

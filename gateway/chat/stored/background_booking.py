@@ -98,14 +98,14 @@ async def _correct(call: ProviderCall, booking: Json, usage: TokenUsage) -> bool
     if earlier := booking.get(BEFORE):
         usage += TokenUsage(**earlier["tokens"])
         cost = None if cost is None else cost + earlier["usd"]
-    before = await gateway.usage.correct(booking["request"], usage, cost)
-    if before is None:
+    earlier_record = await gateway.usage.correct(booking["request"], usage, cost)
+    if earlier_record is None:
         return False
-    tokens = usage.input + usage.output - before.tokens
-    usd = cost - before.cost if booking["period"] and cost is not None else 0.0
-    if before.estimated and (tokens or usd):
-        second, shared = booking.get("second", 0), booking.get("shared", False)
-        hold = Reservation("", booking["key"], second, 0, 0, booking["period"], shared)
+    tokens = usage.input + usage.output - earlier_record.tokens
+    usd = cost - earlier_record.cost if booking["period"] and cost is not None else 0.0
+    if earlier_record.estimated and (tokens or usd):
+        booked_second, shared = booking.get("second", 0), booking.get("shared", False)
+        hold = Reservation("", booking["key"], booked_second, 0, 0, booking["period"], shared)
         await gateway.limits.correct(hold, tokens, usd)
     return True
 
@@ -118,16 +118,16 @@ def watch(call: ProviderCall, row: StoredResponse) -> None:
         gateway.process.bookings.expect(row.tenant, row.id)
 
 
-async def book_pending(current: Callable[[], GatewayState]) -> None:
+async def book_pending(current_state: Callable[[], GatewayState]) -> None:
     """Ask for the responses that are not booked, this process's and those of earlier ones.
 
-    current: returns the state with the newest settings.
+    current_state: returns the state with the newest settings.
     """
-    bookings = current().process.bookings
+    bookings = current_state().process.bookings
     while True:
         bookings.change_event.clear()
         try:
-            pause = await _look_at_all(current())
+            pause = await _look_at_all(current_state())
         except MemoryFault as e:
             log.warning("responses in the background cannot be booked yet: %s", e)
             pause = LONGEST_SECONDS
@@ -182,8 +182,8 @@ def _response_of(row: PendingBooking) -> StoredResponse:
 def _call_for(gateway: GatewayState, response: StoredResponse) -> ProviderCall | None:
     """Return how to ask for a response; None without its target or a credential."""
     tenant, booking = response.tenant, response.echo[BOOKING]
-    own = gateway.keys.own
-    authorization = gateway.credentials.get(tenant) if own else None
+    uses_own_keys = gateway.keys.own
+    authorization = gateway.credentials.get(tenant) if uses_own_keys else None
     principal = Principal(tenant, booking["key"], authorization=authorization)
     try:
         route = route_for(gateway, response.model, principal)
@@ -194,7 +194,7 @@ def _call_for(gateway: GatewayState, response: StoredResponse) -> ProviderCall |
         return None
     headers = {k.encode(): v.encode("latin-1") for k, v in booking.get("headers", {}).items()}
     call = ProviderCall(gateway, principal, headers, target)
-    if own and not call.has_credential:
+    if uses_own_keys and not call.has_credential:
         gateway.process.bookings.wait_for(tenant)
         return None
     return call
@@ -207,10 +207,10 @@ async def _is_booked(call: ProviderCall, response: StoredResponse) -> bool:
             answer = await call.ask("GET", "responses", response.rounds[-1])
     except (GatewayError, TimeoutError) as e:
         log.debug("a response in the background cannot be asked for: %s", e)
-        refused = e.status if isinstance(e, UpstreamRefused) else 0
-        if refused in NO_ACCESS and call.principal.authorization is not None:
+        refusal_status = e.status if isinstance(e, UpstreamRefused) else 0
+        if refusal_status in NO_ACCESS and call.principal.authorization is not None:
             call.gateway.credentials.drop(response.tenant, call.principal.authorization)
-        if refused not in GONE:
+        if refusal_status not in GONE:
             return False
         # Nobody will ever know what it cost, so the reservation stays spent.
         await call.gateway.process.bookings.remove(response.tenant, response.id)

@@ -60,10 +60,10 @@ class CompactedAnswer(PassthroughProducer):
         if isinstance(items, list):
             with suppress(StoreUnavailable):  # then the server is asked
                 user = self._user_in(body)
-                whole = await kept_responses.resolve(gateway, tenant, user, items)
-                if (sent := tell_items(items, whole)) != items:
-                    told = {**body, "input": sent}
-                    self.passing.body = await run_by_weight(content.data, encode, told)
+                full_items = await kept_responses.resolve(gateway, tenant, user, items)
+                if (sent_items := tell_items(items, full_items)) != items:
+                    sent_body = {**body, "input": sent_items}
+                    self.passing.body = await run_by_weight(content.data, encode, sent_body)
         return self
 
     async def _read(self) -> Json:
@@ -86,16 +86,16 @@ class CompactedAnswer(PassthroughProducer):
                 "id": new_ident("resp"),
                 "object": "response.compaction",
                 "created_at": int(time.time()),
-                "output": [*compaction.kept, compaction.item],
+                "output": [*compaction.kept_items, compaction.item],
                 "usage": compaction.usage,
             }
         )
 
     async def _chain(self, body: Json, user: str | None) -> list[Json]:
         """Return the items of the stored response that a body goes on from. Raises GatewayError."""
-        named = body.get("previous_response_id")
-        if not isinstance(named, str):
+        response_id = body.get("previous_response_id")
+        if not isinstance(response_id, str):
             return []
         principal = self._content.principal
-        rows = await kept_responses.chain_rows(self._gateway, principal, user, named)
+        rows = await kept_responses.chain_rows(self._gateway, principal, user, response_id)
         return [item for row in rows for item in kept_responses.items_in(row)]

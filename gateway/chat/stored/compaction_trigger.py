@@ -30,15 +30,15 @@ REFUSALS = (400, 404, 405, 422, 501)  # of a server that may not know the trigge
 
 def may_ask_for_compaction(request: TurnInput) -> bool:
     """Tell whether a request may end with a trigger: for certain where its input was read."""
-    if request.wire is not RESPONSES or request.body.get("store") is not False:
+    if request.api is not RESPONSES or request.body.get("store") is not False:
         return False
     items = request.body.get("input")
-    return _is_triggered(items) if items is not None else TRIGGER.encode() in request.raw
+    return _is_triggered(items) if items is not None else TRIGGER.encode() in request.raw_body
 
 
 def _is_triggered(items: object) -> bool:
-    last = items[-1] if isinstance(items, list) and items else None
-    return isinstance(last, dict) and last.get("type") == TRIGGER
+    newest_item = items[-1] if isinstance(items, list) and items else None
+    return isinstance(newest_item, dict) and newest_item.get("type") == TRIGGER
 
 
 async def begin_compaction(
@@ -77,30 +77,30 @@ class TriggeredCompaction(RelayedTurn):
 
     async def _compact(self, refusal: GatewayError) -> bytes:
         """Return an answer of the gateway's. Raises GatewayError."""
-        asked = self._asked
-        tenant, user = asked.principal.tenant, asked.user
+        request = self._turn_input
+        tenant, user = request.principal.tenant, request.user
         compactor = Compactor(self._gateway, self._forward, tenant, user)
-        items = input_items(asked.body)[:-1]
+        items = input_items(request.body)[:-1]
         try:
-            compaction = await compactor.compact(asked.body["model"], items)
+            compaction = await compactor.compact(request.body["model"], items)
         except UpstreamRefused as e:
             raise e from refusal
-        head = response_head(asked.body, secrets.token_hex(16), int(time.time()))
-        ended = {"status": "completed", "output": [compaction.item], "usage": compaction.usage}
-        whole = {**head, **ended}
+        head = response_head(request.body, secrets.token_hex(16), int(time.time()))
+        ending = {"status": "completed", "output": [compaction.item], "usage": compaction.usage}
+        response = {**head, **ending}
         if not self.stream:
-            return encode(whole)
-        return _events(head, compaction, whole)
+            return encode(response)
+        return _events(head, compaction, response)
 
 
-def _events(head: Json, compaction: Compaction, whole: Json) -> bytes:
-    placed = {"output_index": 0, "item": compaction.item}
+def _events(head: Json, compaction: Compaction, response: Json) -> bytes:
+    output_place = {"output_index": 0, "item": compaction.item}
     events: list[Json] = [
         {"type": "response.created", "response": head},
         {"type": "response.in_progress", "response": head},
-        {"type": "response.output_item.added", **placed},
-        {"type": "response.output_item.done", **placed},
-        {"type": "response.completed", "response": whole},
+        {"type": "response.output_item.added", **output_place},
+        {"type": "response.output_item.done", **output_place},
+        {"type": "response.completed", "response": response},
     ]
     numbered = ({**event, "sequence_number": at} for at, event in enumerate(events))
     return b"".join(map(event_of, numbered))

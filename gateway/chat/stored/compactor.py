@@ -36,21 +36,21 @@ JSON = [(b"content-type", b"application/json")]
 class Compaction(NamedTuple):
     """What a compaction comes to.
 
-    kept: items that stay as they are. item: what stands for all others. usage: of the model that
-    made the summary, as the Responses API has it.
+    kept_items: items that stay as they are. item: what stands for all others. usage: of the model
+    that made the summary, as the Responses API has it.
     """
 
-    kept: list[Json]
+    kept_items: list[Json]
     item: Json
     usage: Json
 
 
 class _CompactedInput(NamedTuple):
-    """What a compaction is made of. spoken: all that was said and done, to be summarised."""
+    """What a compaction is made of. spoken_items: all that was said and done, to be summarised."""
 
-    kept: list[Any]
+    kept_items: list[Any]
     earlier: str
-    spoken: list[Json]
+    spoken_items: list[Json]
 
 
 class Compactor:
@@ -71,13 +71,13 @@ class Compactor:
         if not items:
             raise BadRequest("There is nothing to compact: `input` is empty.", param="input")
         items = await resolve_all(self._gateway, self._tenant, self._user, list(items))
-        told = await run_heavy(self._read, items)
-        summary = await self._summarise(model, told)
+        compacted_input = await run_heavy(self._read, items)
+        summary = await self._summarise(model, compacted_input)
         usage = self._forward.meter.bill().tokens
-        sealed = {"type": COMPACTION, "encrypted_content": self._seal.close(summary)}
+        sealed_item = {"type": COMPACTION, "encrypted_content": self._seal.close(summary)}
         return Compaction(
-            [output_message(item, new_ident("msg")) for item in told.kept],
-            {"id": new_ident("cmp"), **sealed},
+            [output_message(item, new_ident("msg")) for item in compacted_input.kept_items],
+            {"id": new_ident("cmp"), **sealed_item},
             {
                 "input_tokens": usage.input,
                 "input_tokens_details": {
@@ -91,14 +91,16 @@ class Compactor:
         )
 
     def _read(self, items: Sequence[Any]) -> _CompactedInput:
-        kept = list(kept_items(items, self._seal))
-        return _CompactedInput(kept, earlier_summary(items, self._seal), transcript(items))
+        items_to_keep = list(kept_items(items, self._seal))
+        return _CompactedInput(items_to_keep, earlier_summary(items, self._seal), transcript(items))
 
-    async def _summarise(self, model: str, told: _CompactedInput) -> str:
+    async def _summarise(self, model: str, compacted_input: _CompactedInput) -> str:
         """Return a model's summary. Raises GatewayError: without one, nothing may be left out."""
         complete = Summarizer(self._gateway, self._forward, model)
         try:
-            return await write_summary(complete, told.earlier, told.spoken, SUMMARY_TOKENS)
+            return await write_summary(
+                complete, compacted_input.earlier, compacted_input.spoken_items, SUMMARY_TOKENS
+            )
         except TooLong as e:
             raise BadRequest(
                 "The input cannot be compacted: one of its pieces exceeds the context window of "

@@ -19,14 +19,14 @@ MAX_ADDED = 20  # items in one request, as the API has it
 MAX_MEMBERS, MAX_NAME, MAX_VALUE = 16, 64, 512  # of metadata
 
 
-async def read_conversation_body(raw: bytes) -> Json:
+async def read_conversation_body(raw_body: bytes) -> Json:
     """Return a body. Raises BadRequest."""
-    return await run_by_weight(raw, _read, raw)
+    return await run_by_weight(raw_body, _read, raw_body)
 
 
-async def encode_whole(found: Json) -> bytes:
+async def encode_whole(answer: Json) -> bytes:
     """Return a provider's answer as it is."""
-    return await run_heavy(encode, found)
+    return await run_heavy(encode, answer)
 
 
 async def encode_page(page: Json, owned: frozenset[str], tag: str) -> bytes:
@@ -46,15 +46,15 @@ async def encode_added(items: list[Json]) -> bytes:
     )
 
 
-def _read(raw: bytes) -> Json:
-    if len(raw) > kept_responses.MAX_KEPT_BYTES:
+def _read(raw_body: bytes) -> Json:
+    if len(raw_body) > kept_responses.MAX_KEPT_BYTES:
         raise BadRequest(
             f"The body has more than {kept_responses.MAX_KEPT_BYTES >> 20} MiB: that is the limit "
             "of what is added to a conversation at once. Send less."
         )
-    if not is_readable(raw):
+    if not is_readable(raw_body):
         raise BadRequest(f"The body has {UNREADABLE}: that is the limit. Send fewer.")
-    return parse(raw or b"{}")
+    return parse(raw_body or b"{}")
 
 
 def items_in(body: Json) -> list[Json]:
@@ -76,15 +76,19 @@ def items_in(body: Json) -> list[Json]:
 
 def metadata_in(body: Json) -> Json:
     """Return a conversation's metadata. Raises BadRequest."""
-    told = body.get("metadata")
-    told = {} if told is None else told
-    if not isinstance(told, dict) or not all(isinstance(v, str) for v in told.values()):
+    metadata = body.get("metadata")
+    metadata = {} if metadata is None else metadata
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise BadRequest("`metadata` must be an object of texts.", param="metadata")
-    longest = max((len(v) for v in told.values()), default=0)
-    if len(told) > MAX_MEMBERS or longest > MAX_VALUE or any(len(k) > MAX_NAME for k in told):
+    longest_value = max((len(v) for v in metadata.values()), default=0)
+    if (
+        len(metadata) > MAX_MEMBERS
+        or longest_value > MAX_VALUE
+        or any(len(k) > MAX_NAME for k in metadata)
+    ):
         raise BadRequest(
             f"`metadata` may have {MAX_MEMBERS} members, with names of {MAX_NAME} characters and "
             f"texts of {MAX_VALUE}.",
             param="metadata",
         )
-    return told
+    return metadata

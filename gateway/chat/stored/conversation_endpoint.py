@@ -47,7 +47,7 @@ class ConversationVerb:
     def __init__(
         self, gateway: GatewayState, scope: Any, name: str, path_user: str | None, body: bytes
     ) -> None:
-        self._gateway, self._name, self._raw = gateway, name, body
+        self._gateway, self._name, self._raw_body = gateway, name, body
         self._headers = merge_headers(scope["headers"])
         self._principal = gateway.keys.caller(self._headers)
         # A key that may name others, and did not, makes one for whoever comes first.
@@ -59,14 +59,18 @@ class ConversationVerb:
 
     async def create(self) -> bytes:
         """Create a conversation: at the provider, or here if it does not support them."""
-        body = await read_conversation_body(self._raw)
+        body = await read_conversation_body(self._raw_body)
         await self._check_names()
-        there = self._target.keeps_responses
-        found = await self._provider.ask_if_there("conversations", self._raw) if there else None
-        if found is not None:
-            if isinstance(found.get("id"), str):
-                await self._write(self._row(found["id"], {}, target=self._target.label))
-            return await encode_whole(found)
+        provider_keeps = self._target.keeps_responses
+        conversation = (
+            await self._provider.ask_if_there("conversations", self._raw_body)
+            if provider_keeps
+            else None
+        )
+        if conversation is not None:
+            if isinstance(conversation.get("id"), str):
+                await self._write(self._row(conversation["id"], {}, target=self._target.label))
+            return await encode_whole(conversation)
         await self._check_may_write()
         items, metadata = items_in(body), metadata_in(body)
         await kept_responses.check_room(
@@ -90,7 +94,7 @@ class ConversationVerb:
         row = await self._find()
         if row is None:
             return await encode_whole(await self._pass_on())
-        body = await read_conversation_body(self._raw)
+        body = await read_conversation_body(self._raw_body)
         metadata = metadata_in(body)
         await self._change(row.id, lambda echo: {**echo, "metadata": metadata})
         return encode(_conversation_of(replace(row, echo={"metadata": metadata})))
@@ -99,15 +103,15 @@ class ConversationVerb:
         """Delete the conversation and the items that its client added."""
         row = await self._find()
         if row is None:
-            told = await self._pass_on()
+            answer = await self._pass_on()
         else:
-            told = {"id": row.id, "object": "conversation.deleted", "deleted": True}
+            answer = {"id": row.id, "object": "conversation.deleted", "deleted": True}
         try:
             await self._gateway.responses.remove_thread(self._principal.tenant, self._name)
             self._gateway.kept_sizes.forget(self._principal.tenant, self._owner, self._name)
         except StoreUnavailable as e:
             raise kept_responses.store_is_away() from e
-        return encode(told)
+        return encode(answer)
 
     async def items(self) -> bytes:
         """Return a page of its items, without ours."""
@@ -117,19 +121,19 @@ class ConversationVerb:
             tag = self._gateway.memory.scope(self._principal.tenant, self._owner, "default").tag
             owned = owned_names(self._gateway.toolbox, self._principal.tenant)
             return await encode_page(page, owned, tag)
-        found = await self._items_of(row)
-        return await encode_asked([i for _, i in found], self._query)
+        numbered_items = await self._items_of(row)
+        return await encode_asked([i for _, i in numbered_items], self._query)
 
     async def add_items(self) -> bytes:
         """Add items to it."""
         row = await self._find()
         if row is None:
             return await encode_whole(await self._pass_on("items"))
-        items = items_in(await read_conversation_body(self._raw))
+        items = items_in(await read_conversation_body(self._raw_body))
         if not items:
             raise BadRequest("`items` must be a list of items, and not empty.", param="items")
-        added = await self._add(row, items)
-        return await encode_added(kept_responses.input_of(added))
+        added_turn = await self._add(row, items)
+        return await encode_added(kept_responses.input_of(added_turn))
 
     async def item(self, name: str) -> bytes:
         """Return one of its items."""
@@ -144,13 +148,13 @@ class ConversationVerb:
         if row is None:
             return await encode_whole(await self._pass_on("items", name))
         turn, item = await self._item(row, name)
-        shown = (turn.shown or {}).get("output") or []
+        shown_output = (turn.shown or {}).get("output") or []
 
         def edit(echo: Json) -> Json:
-            output = echo.get("output") or shown
-            told = _without(echo["input"], f"{turn.id}_in", item["id"])
-            said = _without(output, f"{turn.id}_out", item["id"])
-            return {**echo, "input": told, "output": said}
+            output = echo.get("output") or shown_output
+            input_items = _without(echo["input"], f"{turn.id}_in", item["id"])
+            output_items = _without(output, f"{turn.id}_out", item["id"])
+            return {**echo, "input": input_items, "output": output_items}
 
         await self._change(turn.id, edit)
         return encode(_conversation_of(row))
@@ -162,13 +166,13 @@ class ConversationVerb:
     def _row(self, name: str, metadata: Json, *, target: str = "") -> StoredResponse:
         tenant, now = self._principal.tenant, time.time()
         echo = {"kind": CONVERSATION, "metadata": metadata}
-        found = StoredResponse(name, tenant, self._user, (), target, "", echo=echo)
-        return replace(found, created_at=now, thread=name)
+        response = StoredResponse(name, tenant, self._user, (), target, "", echo=echo)
+        return replace(response, created_at=now, thread=name)
 
     async def _find(self) -> StoredResponse | None:
         """Return the caller's conversation; None if its provider stores it."""
-        asked = (self._gateway, self._principal, self._user, self._name)
-        row = await find_conversation(*asked)
+        place = (self._gateway, self._principal, self._user, self._name)
+        row = await find_conversation(*place)
         self._owner = row.user if row is not None else self._asker
         return None if row is None or row.target else row
 
@@ -192,9 +196,9 @@ class ConversationVerb:
         await kept_responses.check_room(self._gateway, row.tenant, row.user, row.id, size)
         name = f"{ADDED}_{secrets.token_hex(16)}"
         echo = {"kind": ADDED, "input": items, "output": []}
-        added = replace(row, id=name, echo=echo, created_at=time.time())
-        await self._write(added)
-        return added
+        added_turn = replace(row, id=name, echo=echo, created_at=time.time())
+        await self._write(added_turn)
+        return added_turn
 
     async def _write(self, row: StoredResponse) -> None:
         try:
@@ -227,17 +231,17 @@ class ConversationVerb:
 
     async def _check_names(self) -> None:
         """Raise ResourceNotFound if a body names an object that is not the caller's."""
-        if self._principal.paths is None or not self._raw:
+        if self._principal.paths is None or not self._raw_body:
             return
-        body = await read_conversation_body(self._raw)
+        body = await read_conversation_body(self._raw_body)
         items_in(body)
-        await check_names(self._gateway, self._principal, self._asker, self._raw, body)
+        await check_names(self._gateway, self._principal, self._asker, self._raw_body, body)
 
     async def _pass_on(self, *names: str) -> Json:
         await self._check_names()
-        sent = self._raw if self._method == "POST" else None
+        content = self._raw_body if self._method == "POST" else None
         path = ("conversations", self._name, *names)
-        return await self._provider.ask(self._method, *path, query=self._query, content=sent)
+        return await self._provider.ask(self._method, *path, query=self._query, content=content)
 
     @property
     def _provider(self) -> ProviderCall:
@@ -253,10 +257,12 @@ def _conversation_of(row: StoredResponse) -> Json:
 
 def _numbered(turn: StoredResponse) -> list[Json]:
     """Return the items of a turn as its client sees them, each with an id."""
-    shown = {i.get("id"): i for i in (turn.shown or {}).get("output") or ()}
-    output = turn.echo.get("output") or list(shown.values())
-    kept = [i for i in _with_ids(output, f"{turn.id}_out") if not kept_responses.is_deleted(i)]
-    return [*kept_responses.input_of(turn), *(shown.get(i["id"], i) for i in kept)]
+    shown_items = {i.get("id"): i for i in (turn.shown or {}).get("output") or ()}
+    output = turn.echo.get("output") or list(shown_items.values())
+    kept_items = [
+        i for i in _with_ids(output, f"{turn.id}_out") if not kept_responses.is_deleted(i)
+    ]
+    return [*kept_responses.input_of(turn), *(shown_items.get(i["id"], i) for i in kept_items)]
 
 
 def _with_ids(items: Sequence[Json], prefix: str) -> list[Json]:
@@ -265,6 +271,6 @@ def _with_ids(items: Sequence[Json], prefix: str) -> list[Json]:
 
 def _without(items: Sequence[Json], prefix: str, name: str) -> list[Json]:
     """Return items with a mark in place of one; the places of the others stay."""
-    gone = {"type": kept_responses.DELETED}
-    named = [item["id"] for item in _with_ids(items, prefix)]
-    return [gone if found == name else i for found, i in zip(named, items, strict=True)]
+    placeholder = {"type": kept_responses.DELETED}
+    ids = [item["id"] for item in _with_ids(items, prefix)]
+    return [placeholder if ident == name else i for ident, i in zip(ids, items, strict=True)]

@@ -30,7 +30,7 @@ async def find_thread(gateway: GatewayState, request: TurnInput) -> StoredRespon
 
     Raises ResourceNotFound for another owner's, BadRequest, Unavailable.
     """
-    if not await look_for(request.raw, MEMBER, ESCAPE):
+    if not await look_for(request.raw_body, MEMBER, ESCAPE):
         return None
     request = await kept_responses.read_input(request)
     name = conversation_named(request.body)
@@ -52,10 +52,10 @@ async def find_thread(gateway: GatewayState, request: TurnInput) -> StoredRespon
 
 def conversation_named(body: Json) -> str:
     """Return the id of the conversation that a request names, "" for none. Raises BadRequest."""
-    told: Any = body.get("conversation")
-    if told is None:
+    reference: Any = body.get("conversation")
+    if reference is None:
         return ""
-    name = told.get("id") if isinstance(told, dict) else told
+    name = reference.get("id") if isinstance(reference, dict) else reference
     if not isinstance(name, str) or not name:
         raise BadRequest(
             "`conversation` must be an id, or an object with an `id`.", param="conversation"

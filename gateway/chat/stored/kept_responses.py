@@ -56,38 +56,40 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
     thread: the conversation kept here that it is in, "" for none. Raises BadRequest for a response
     or an item that is not kept here, and Unavailable.
     """
-    named = request.body.get("previous_response_id")
-    if isinstance(named, str) or thread or await may_refer(request.raw):
+    previous_id = request.body.get("previous_response_id")
+    if isinstance(previous_id, str) or thread or await may_refer(request.raw_body):
         request = await read_input(request)
     body = request.body
-    sent = {k: v for k, v in body.items() if k not in CHAINED} | {"store": False}
+    sent_body = {k: v for k, v in body.items() if k not in CHAINED} | {"store": False}
     keeps = (
         body.get("store") is not False and request.uses_memory and request.mode not in KEEPS_NOTHING
     )
-    kept, found = input_items(body) if keeps else None, request.found
-    chained = named if isinstance(named, str) else ""
+    kept_items, facts_read = input_items(body) if keeps else None, request.whole_facts
+    chained = previous_id if isinstance(previous_id, str) else ""
     if not (chained or thread or references(input_items(body))):
-        if found is not None and isinstance(view := found.view, NativeView):
-            found = msgspec.structs.replace(found, view=replace(view, stored=keeps))
-        return msgspec.structs.replace(request, body=sent, found=found, kept=kept)
+        if facts_read is not None and isinstance(view := facts_read.view, NativeView):
+            facts_read = msgspec.structs.replace(facts_read, view=replace(view, stored=keeps))
+        return msgspec.structs.replace(
+            request, body=sent_body, whole_facts=facts_read, kept_items=kept_items
+        )
     principal, user = request.principal, request.user
     rows = await chain_rows(gateway, principal, user, chained) if chained else []
     rows = await thread_rows(gateway, principal, user, thread) if thread else rows
-    before = [item for row in rows for item in items_in(row)]
-    items = [*before, *input_items(sent)]
+    chain_items = [item for row in rows for item in items_in(row)]
+    items = [*chain_items, *input_items(sent_body)]
     items = await resolve_all(gateway, principal.tenant, user, items)
-    summaries = gateway.clients.find(request.headers).summaries if found is not None else None
-    whole = await asyncio.to_thread(_read_again, {**sent, "input": items}, summaries)
-    changes: dict[str, Any] = {"body": whole.body, "raw": whole.raw}
+    summaries = gateway.clients.find(request.headers).summaries if facts_read is not None else None
+    whole_request = await asyncio.to_thread(_read_again, {**sent_body, "input": items}, summaries)
+    changes: dict[str, Any] = {"body": whole_request.body, "raw_body": whole_request.raw_body}
     changes |= {"chained": chained, "thread": thread}
-    if whole.facts is None:
-        changes |= {"found": None, "too_heavy": whole.too_heavy or request.too_heavy}
+    if whole_request.facts is None:
+        changes |= {"whole_facts": None, "too_heavy": whole_request.too_heavy or request.too_heavy}
         return msgspec.structs.replace(request, **changes)
-    view = whole.facts.view
+    view = whole_request.facts.view
     if isinstance(view, NativeView):
         view = replace(view, chained=chained, stored=keeps, thread=thread)
-    facts = msgspec.structs.replace(whole.facts, view=view)
-    return msgspec.structs.replace(request, **changes, found=facts, kept=kept)
+    facts = msgspec.structs.replace(whole_request.facts, view=view)
+    return msgspec.structs.replace(request, **changes, whole_facts=facts, kept_items=kept_items)
 
 
 async def read_input(request: TurnInput) -> TurnInput:
@@ -95,20 +97,20 @@ async def read_input(request: TurnInput) -> TurnInput:
 
     Raises BadRequest for a body that cannot be read in time.
     """
-    if request.found is not None or is_light(request.raw):
+    if request.whole_facts is not None or is_light(request.raw_body):
         return request
-    body = await asyncio.to_thread(read_whole, request.raw)
+    body = await asyncio.to_thread(read_whole, request.raw_body)
     return msgspec.structs.replace(request, body=body)
 
 
-def read_whole(raw: bytes) -> Json:
+def read_whole(raw_body: bytes) -> Json:
     """Return all members of a body. Raises BadRequest for one that cannot be read in time."""
-    if not is_readable(raw):
+    if not is_readable(raw_body):
         raise BadRequest(
             f"The body has {UNREADABLE}: that is the limit of a request that names what is "
             "stored. Send fewer."
         )
-    return parse(raw)
+    return parse(raw_body)
 
 
 async def resolve(
@@ -122,15 +124,15 @@ async def resolve(
     if not ids:
         return items
     await gateway.memory.wait_until_ready()
-    known = await gateway.responses.items_of(tenant, user, ids)
-    if not known:
+    known_items = await gateway.responses.items_of(tenant, user, ids)
+    if not known_items:
         return items
-    return [known.get(str(i.get("id")), i) if is_reference(i) else i for i in items]
+    return [known_items.get(str(i.get("id")), i) if is_reference(i) else i for i in items]
 
 
-async def may_refer(raw: bytes) -> bool:
+async def may_refer(raw_body: bytes) -> bool:
     """Tell whether a body may name items by their ids, before it is read."""
-    return await look_for(raw, *REFERRING)
+    return await look_for(raw_body, *REFERRING)
 
 
 async def resolve_all(
@@ -138,18 +140,18 @@ async def resolve_all(
 ) -> list[Any]:
     """Return items, each in full. Raises BadRequest for one that is not known, and Unavailable."""
     try:
-        told = await resolve(gateway, tenant, user, items)
+        resolved_items = await resolve(gateway, tenant, user, items)
     except StoreUnavailable as e:
         raise store_is_away() from e
-    if missing := references(told):
+    if missing_ids := references(resolved_items):
         raise BadRequest(
-            f"The gateway does not have item {missing[0][:80]!r}, and cannot ask this model's "
+            f"The gateway does not have item {missing_ids[0][:80]!r}, and cannot ask this model's "
             "server for it. It keeps the items of responses that are stored with memory on. Send "
             "the item itself instead of an `item_reference`.",
             code="item_not_found",
             param="input",
         )
-    return told
+    return resolved_items
 
 
 class _WholeRequest(NamedTuple):
@@ -159,24 +161,24 @@ class _WholeRequest(NamedTuple):
     """
 
     body: Json
-    raw: bytes
+    raw_body: bytes
     facts: RequestFacts | None = None
     too_heavy: str = ""
 
 
 def _read_again(body: Json, summaries: Sequence[str] | None) -> _WholeRequest:
     """Return a request as it is sent on. summaries: None where memory has no part in it."""
-    raw = _encode(body)
+    raw_body = _encode(body)
     if summaries is None:
-        return _WholeRequest(body, raw)
+        return _WholeRequest(body, raw_body)
     try:
-        check_values(raw)
+        check_values(raw_body)
         facts = RESPONSES.facts(body, summaries)
-        check_weight(len(raw), facts.history)
+        check_weight(len(raw_body), facts.history)
     except TooHeavy as e:
-        return _WholeRequest(body, raw, too_heavy=str(e))
-    facts.history.heavy = facts.history.heavy or not is_light(raw)
-    return _WholeRequest(body, raw, facts)
+        return _WholeRequest(body, raw_body, too_heavy=str(e))
+    facts.history.heavy = facts.history.heavy or not is_light(raw_body)
+    return _WholeRequest(body, raw_body, facts)
 
 
 def _encode(body: Json) -> bytes:
@@ -250,35 +252,39 @@ async def check_room(
     settings, sizes = gateway.settings.memory, gateway.kept_sizes
     try:
         await gateway.memory.wait_until_ready()
-        mine = await sizes.of_user(tenant, user)
-        there = await sizes.of_conversation(tenant, thread) if thread else 0
+        user_bytes = await sizes.of_user(tenant, user)
+        conversation_bytes = await sizes.of_conversation(tenant, thread) if thread else 0
     except StoreUnavailable as e:
         raise store_is_away() from e
-    whose = f"The user {user[:64]!r}" if user is not None else "Requests that name no user"
+    owner_name = f"The user {user[:64]!r}" if user is not None else "Requests that name no user"
     has = "has" if user is not None else "have"
-    _refuse_if_full(f"{whose} {has}", mine + size, "kept_mib", settings.kept_mib)
+    _refuse_if_full(f"{owner_name} {has}", user_bytes + size, "kept_mib", settings.kept_mib)
     if thread:
         limit = settings.kept_conversation_mib
         where = f"The conversation {thread[:80]!r} has"
-        _refuse_if_full(where, there + size, "kept_conversation_mib", limit)
+        _refuse_if_full(where, conversation_bytes + size, "kept_conversation_mib", limit)
     sizes.add(tenant, user, thread, size)
 
 
-def count_answer(gateway: GatewayState, request: TurnInput, kept: Json, shown: Json) -> None:
+def count_answer(
+    gateway: GatewayState, request: TurnInput, kept_parts: Json, response: Json
+) -> None:
     """Count the bytes of an answer that is kept; those of its request are counted already."""
     size, tenant = (
-        len(_encode(shown)) + len(_encode(kept.get("output") or {})),
+        len(_encode(response)) + len(_encode(kept_parts.get("output") or {})),
         request.principal.tenant,
     )
     gateway.kept_sizes.add(tenant, request.user, request.thread, size)
 
 
-async def has_room(gateway: GatewayState, request: TurnInput, kept: Json, shown: Json) -> bool:
+async def has_room(
+    gateway: GatewayState, request: TurnInput, kept_parts: Json, response: Json
+) -> bool:
     """Tell whether what nobody has looked at before the turn may be kept.
 
     The answer is finished, so it is served all the same.
     """
-    size = len(_encode(shown)) + len(_encode(kept))
+    size = len(_encode(response)) + len(_encode(kept_parts))
     try:
         await check_room(gateway, request.principal.tenant, request.user, request.thread, size)
     except (RequestConflict, Unavailable) as e:
@@ -287,10 +293,10 @@ async def has_room(gateway: GatewayState, request: TurnInput, kept: Json, shown:
     return True
 
 
-def _refuse_if_full(whose: str, size: int, setting: str, limit: float) -> None:
+def _refuse_if_full(holder: str, size: int, setting: str, limit: float) -> None:
     if size > limit * MIB:
         raise RequestConflict(
-            f"{whose} {size / MIB:.1f} MiB of stored responses and conversation items with this "
+            f"{holder} {size / MIB:.1f} MiB of stored responses and conversation items with this "
             f"request; the limit is {limit:g} MiB (memory.{setting}). Delete some of them, or send "
             "`store: false`, or have the limit raised.",
             code="kept_space",
@@ -321,40 +327,44 @@ def is_kept(row: StoredResponse) -> bool:
 
 def _output_of(row: StoredResponse) -> list[Json]:
     """Return what the client was answered with, with reasoning as the server gave it."""
-    found: list[Json] = row.echo.get("output") or (row.shown or {}).get("output") or []
-    return found
+    output: list[Json] = row.echo.get("output") or (row.shown or {}).get("output") or []
+    return output
 
 
-def kept_members(items: Sequence[Any], replies: Sequence[Json], shown: Json) -> Json:
+def kept_members(items: Sequence[Any], replies: Sequence[Json], response: Json) -> Json:
     """Return what is kept of a turn's request and answer; {} where that is too long.
 
-    items: that the client sent. replies: the turn's rounds, as received. shown: the answer.
+    items: that the client sent. replies: the turn's rounds, as received. response: the answer.
     """
-    kept: Json = {"input": list(items)}
+    kept_parts: Json = {"input": list(items)}
     if len(replies) == 1:
-        calls = {str(i.get("call_id")) for i in shown.get("output") or ()}
+        calls = {str(i.get("call_id")) for i in response.get("output") or ()}
         output = replies[0].get("output") or ()
-        kept["output"] = [i for i in output if str(i.get("call_id")) in calls or "call_id" not in i]
-    return kept if len(_encode(kept)) <= MAX_KEPT_BYTES else {}
+        kept_parts["output"] = [
+            i for i in output if str(i.get("call_id")) in calls or "call_id" not in i
+        ]
+    return kept_parts if len(_encode(kept_parts)) <= MAX_KEPT_BYTES else {}
 
 
 def input_of(row: StoredResponse) -> list[Json]:
     """Return the items that a response was asked with, each with an id."""
-    told = enumerate(row.echo["input"])
-    return [{"id": f"{row.id}_in_{i}", **item} for i, item in told if not is_deleted(item)]
+    numbered_items = enumerate(row.echo["input"])
+    return [
+        {"id": f"{row.id}_in_{i}", **item} for i, item in numbered_items if not is_deleted(item)
+    ]
 
 
 def asked_page(items: list[Json], query: str) -> Json:
     """Return the page of items that a query asks for. Raises BadRequest."""
-    asked = {k: v[0] for k, v in parse_qs(query).items()}
-    limit, order = asked.get("limit", "20"), asked.get("order", "desc")
+    parameters = {k: v[0] for k, v in parse_qs(query).items()}
+    limit, order = parameters.get("limit", "20"), parameters.get("order", "desc")
     if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_ITEMS):
         raise BadRequest(
             f"`limit` is {limit[:40]!r}: give a number from 1 to {MOST_ITEMS}.", param="limit"
         )
     if order not in ("asc", "desc"):
         raise BadRequest(f"`order` is {order[:40]!r}: use asc or desc.", param="order")
-    return page_of(items, int(limit), asked.get("after", ""), newest=order == "desc")
+    return page_of(items, int(limit), parameters.get("after", ""), newest=order == "desc")
 
 
 def page_of(items: list[Json], limit: int, after: str, *, newest: bool) -> Json:

@@ -127,14 +127,14 @@ SPLIT_BYTES = 1 << 16  # of a text that is taken apart at its quotes
 _named = frozenset(name.encode() for name in (*PLACES, *HOLDERS, *CHAINING, "models"))
 
 
-def names_nothing(raw: bytes) -> bool:
+def names_nothing(raw_body: bytes) -> bool:
     """Tell whether a body certainly names neither a stored object nor another model.
 
     Most bodies name none, and one pass over their strings tells it. False decides nothing.
     """
-    if len(raw) > SPLIT_BYTES or b"\\u00" in raw:
+    if len(raw_body) > SPLIT_BYTES or b"\\u00" in raw_body:
         return False
-    text = raw.lower()
+    text = raw_body.lower()
     strings = text.split(b'"')[1:-1]
     return (
         b'_id"' not in text
@@ -144,9 +144,9 @@ def names_nothing(raw: bytes) -> bool:
     )
 
 
-def may_name_objects(raw: bytes) -> bool:
+def may_name_objects(raw_body: bytes) -> bool:
     """Tell whether a body may name stored objects, before it is read."""
-    text = raw.lower()
+    text = raw_body.lower()
     for name in _places:
         if name in text:
             return True
@@ -154,7 +154,7 @@ def may_name_objects(raw: bytes) -> bool:
         if name in text and _holder.search(text):
             return True
     for name in _chaining:
-        if name in text and text.count(name) != raw.count(name):
+        if name in text and text.count(name) != raw_body.count(name):
             return True
     if _escaped.search(text):
         return True
@@ -165,9 +165,9 @@ def may_name_objects(raw: bytes) -> bool:
     return any(place_of(name.decode("latin-1")) is not None for name in members)
 
 
-def may_name_models(raw: bytes) -> bool:
+def may_name_models(raw_body: bytes) -> bool:
     """Tell whether a body may name another model beside its own, before it is read."""
-    text = raw.lower()
+    text = raw_body.lower()
     return text.count(b'"model"') > 1 or b'"models"' in text or bool(_escaped.search(text))
 
 
@@ -176,33 +176,33 @@ def objects_in(body: Any) -> Iterator[tuple[str, str]]:
 
     Raises BadRequest for a body that is nested deeper than the APIs define anything.
     """
-    waiting: list[tuple[str, Any, int]] = [("", body, 0)]
-    while waiting:
-        member, value, depth = waiting.pop()
+    queue: list[tuple[str, Any, int]] = [("", body, 0)]
+    while queue:
+        member, value, depth = queue.pop()
         if depth > MAX_DEPTH and not isinstance(value, str):
             raise BadRequest(f"The body is nested deeper than {MAX_DEPTH} levels.")
         if isinstance(value, dict):
             yield from _named_by(member, value)
-            waiting += [(name, x, depth + 1) for name, x in _inner(member, value)]
+            queue += [(name, x, depth + 1) for name, x in _inner(member, value)]
         elif isinstance(value, list):
-            waiting += [(member, x, depth + 1) for x in value if isinstance(x, str | list | dict)]
+            queue += [(member, x, depth + 1) for x in value if isinstance(x, str | list | dict)]
         elif (place := place_of(member)) is not None and not _is_public(place, value):
             yield place, value
 
 
 def models_in(body: Json) -> Iterator[str]:
     """Yield the models that a body names beside its own: inside of built-in tools, and the like."""
-    waiting = [v for k, v in body.items() if k.lower() not in SPOKEN and k.lower() != "metadata"]
-    while waiting:
-        value = waiting.pop()
+    queue = [v for k, v in body.items() if k.lower() not in SPOKEN and k.lower() != "metadata"]
+    while queue:
+        value = queue.pop()
         if isinstance(value, list):
-            waiting += [x for x in value if isinstance(x, list | dict)]
+            queue += [x for x in value if isinstance(x, list | dict)]
         elif isinstance(value, dict):
-            for name, inner in value.items():
-                if (lowered := name.lower()) in MODELS:
-                    yield from _texts(inner)
-                if lowered not in OWN_WORDS and isinstance(inner, list | dict):
-                    waiting.append(inner)
+            for name, member in value.items():
+                if (lower_name := name.lower()) in MODELS:
+                    yield from _texts(member)
+                if lower_name not in OWN_WORDS and isinstance(member, list | dict):
+                    queue.append(member)
 
 
 def may_lead(member: str) -> bool:
@@ -231,9 +231,9 @@ def place_of(member: str) -> str | None:
 def _named_by(member: str, value: Json) -> Iterator[tuple[str, str]]:
     """Yield what an object says that it is."""
     place = HOLDERS.get(member.lower())
-    for name, inner in value.items():
+    for name, ident in value.items():
         if name not in CHAINING and name.lower() in CHAINING:
-            yield CHAINING[name.lower()], str(inner)
+            yield CHAINING[name.lower()], str(ident)
     if place is None:
         return
     for name, ident in value.items():
@@ -245,23 +245,25 @@ def _inner(member: str, value: Json) -> Iterator[tuple[str, Any]]:
     """Yield the members of an object that may name something, or hold what does."""
     kind = str(value.get("type"))
     names_variables = member.lower() == VARIABLES
-    for name, inner in value.items():
-        if isinstance(inner, str):
+    for name, member_value in value.items():
+        if isinstance(member_value, str):
             if not names_variables and not _is_told_elsewhere(name.lower(), kind):
-                yield name, inner
-        elif isinstance(inner, list | dict) and not _is_own(name.lower(), inner, kind):
-            yield ("" if names_variables else name), inner
+                yield name, member_value
+        elif isinstance(member_value, list | dict) and not _is_own(
+            name.lower(), member_value, kind
+        ):
+            yield ("" if names_variables else name), member_value
 
 
 def _is_told_elsewhere(name: str, kind: str) -> bool:
     return (name == "skill_id" and kind == PUBLIC) or (name == "file_id" and kind == CITATION)
 
 
-def _is_own(name: str, inner: Any, kind: str) -> bool:
+def _is_own(name: str, value: Any, kind: str) -> bool:
     """Tell whether a member holds the client's own words."""
     if name in OWN_WORDS or (name == "input" and kind.endswith("tool_use")):
         return True
-    return name == "output" and kind.endswith("_output") and isinstance(inner, dict)
+    return name == "output" and kind.endswith("_output") and isinstance(value, dict)
 
 
 def _is_public(place: str, value: str) -> bool:

@@ -21,12 +21,12 @@ from gateway.wire.chat import Json
 
 
 async def relay_nameless(
-    gateway: GatewayState, scope: Any, missing: ModelMissing, send: Send
+    gateway: GatewayState, scope: Any, unnamed_model: ModelMissing, send: Send
 ) -> None:
     """Relay a request without a model: the provider may know it (a stored prompt)."""
-    plain = [h for h in scope["headers"] if h[0] != b"content-encoding"]
-    messages = iter([{"type": "http.request", "body": missing.body, "more_body": False}])
-    asked = _NamelessRequest(gateway, request_id(scope), missing.members)
+    plain_headers = [h for h in scope["headers"] if h[0] != b"content-encoding"]
+    messages = iter([{"type": "http.request", "body": unnamed_model.body, "more_body": False}])
+    request = _NamelessRequest(gateway, request_id(scope), unnamed_model.members)
 
     async def receive() -> Any:
         if (message := next(messages, None)) is not None:
@@ -35,8 +35,8 @@ async def relay_nameless(
 
     name = [(b"x-mnemogate-request-id", request_id(scope).encode())]
     try:
-        where = {**scope, "headers": plain}
-        response = await pass_on(gateway, where, receive, check_content, asked.answer)
+        where = {**scope, "headers": plain_headers}
+        response = await pass_on(gateway, where, receive, check_content, request.answer)
     except GatewayError as e:
         await respond_error(send, e, name)
     else:
@@ -63,8 +63,8 @@ class _NamelessRequest(NamedTuple):
             principal=principal,
             headers=content.headers,
             path_user=content.user,
-            raw=content.data,
-            started=passing.started_at,
+            raw_body=content.data,
+            started_at=passing.started_at,
             body=self.members,
             route=forward.route,
             mode="off",
@@ -74,7 +74,7 @@ class _NamelessRequest(NamedTuple):
             agent="",
             idempotency_key="",
             is_retry=False,
-            wire=RESPONSES,
-            found=None,
+            api=RESPONSES,
+            whole_facts=None,
         )
         return StoredPassthrough(self.gateway, request, forward, passing)

@@ -66,26 +66,26 @@ class ProviderCall:
         try:
             async with asyncio.timeout(self.target.settings.timeouts.total):
                 incoming = await self.open(method, *names, query=query, content=content)
-                refused = not 200 <= incoming.status < 300
-                data = await incoming.read(ERROR_BYTES if refused else OBJECT_BYTES + 1)
+                is_refused = not 200 <= incoming.status < 300
+                data = await incoming.read(ERROR_BYTES if is_refused else OBJECT_BYTES + 1)
                 await incoming.close()
         except TimeoutError as e:
             raise UpstreamTimeout("The provider did not answer in time. Try again.") from e
-        if refused:
-            told = client_headers(incoming.headers)
-            raise UpstreamRefused(incoming.status, data, told)
+        if is_refused:
+            answer_headers = client_headers(incoming.headers)
+            raise UpstreamRefused(incoming.status, data, answer_headers)
         if len(data) > OBJECT_BYTES:
             raise UpstreamUnreachable(
                 f"The provider's answer has more than {OBJECT_BYTES >> 20} MiB, the most that is "
                 "read of a stored object. Ask for less, such as a smaller `limit`."
             )
         try:
-            found = await run_by_weight(data, decode, data or b"{}")
+            answer = await run_by_weight(data, decode, data or b"{}")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
             raise UpstreamUnreachable(
                 f"The provider's answer cannot be read as JSON: {str(e)[:200]}."
             ) from e
-        return found if isinstance(found, dict) else {}
+        return answer if isinstance(answer, dict) else {}
 
     async def ask_if_there(self, name: str, content: bytes) -> Json | None:
         """Post to a path; None if the provider does not have it. Raises as `ask` does."""

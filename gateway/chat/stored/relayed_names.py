@@ -41,12 +41,12 @@ MOST_FIELDS = 1000
 
 async def check_content(gateway: GatewayState, content: RelayedContent) -> None:
     """Raise ResourceNotFound, Forbidden or BadRequest if a body names what is not the caller's."""
-    raw, principal = content.data, content.principal
-    body = await run_by_weight(raw, _body_of, content)
+    raw_body, principal = content.data, content.principal
+    body = await run_by_weight(raw_body, _body_of, content)
     if body is None:
         return
     user = gateway.names.user(principal, content.headers, content.user, body)
-    await check_names(gateway, principal, user, raw, body)
+    await check_names(gateway, principal, user, raw_body, body)
     chained = {k.lower(): v for k, v in body.items() if k.lower() in CHAINING}
     if isinstance(name := chained.get("previous_response_id"), str):
         await find_own(gateway, principal, user, name)
@@ -60,28 +60,28 @@ def _body_of(content: RelayedContent) -> Json | None:
 
     Raises BadRequest for one that a server may read although this gateway cannot.
     """
-    raw = content.data
-    is_json = raw.lstrip(BEFORE_JSON).startswith((b"{", b"["))
+    raw_body = content.data
+    is_json = raw_body.lstrip(BEFORE_JSON).startswith((b"{", b"["))
     if _is_form(content):
         if is_json and _may_lead(content):  # which some servers read whatever its type
             raise _unreadable("it says that it is a form, and begins as JSON")
         return _form_of(content)
     if not is_json or not _may_lead(content):
         return None
-    if not is_readable(raw):
+    if not is_readable(raw_body):
         raise _unreadable(f"it has {UNREADABLE}")
     try:
-        found: Any = decode(raw)
+        members: Any = decode(raw_body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise _unreadable(str(e)[:200]) from e
-    check_members(raw)
-    return found if isinstance(found, dict) else {"items": found}
+    check_members(raw_body)
+    return members if isinstance(members, dict) else {"items": members}
 
 
 def _may_lead(content: RelayedContent) -> bool:
     """Tell whether JSON may name something, before it is read."""
     text = content.data.replace(b"\x00", b"").lower()  # what is in UTF-16 names things too
-    return may_name(content.principal, text) or any(mark in text for mark in NAMING)
+    return may_name(content.principal, text) or any(name in text for name in NAMING)
 
 
 def _is_form(content: RelayedContent) -> bool:
@@ -94,14 +94,14 @@ def _form_of(content: RelayedContent) -> Json:
     data, kind = content.data, content.content_type
     if not is_form(kind):
         try:
-            sent = parse_qsl(data.decode("latin-1"), max_num_fields=MOST_FIELDS)
+            form_fields = parse_qsl(data.decode("latin-1"), max_num_fields=MOST_FIELDS)
         except ValueError as e:
             raise _unreadable(f"the form has more than {MOST_FIELDS} fields") from e
-        return _members(sent)
+        return _members(form_fields)
     try:
         parts = list(fields(data, kind))
     except MalformedForm as e:
-        if any(mark in data.lower() for mark in (b'_id"', b'_ids"', b"_id[", b"_ids[")):
+        if any(ending in data.lower() for ending in (b'_id"', b'_ids"', b"_id[", b"_ids[")):
             raise _unreadable(str(e)) from e
         return {}
     texts = [part for part in parts if part.end - part.start <= NAME_BYTES]
@@ -113,16 +113,16 @@ def _form_of(content: RelayedContent) -> Json:
     )
 
 
-def _members(sent: list[tuple[str, str]]) -> Json:
+def _members(form_fields: list[tuple[str, str]]) -> Json:
     """Return the fields that name something; several of one name as a list."""
-    found: dict[str, Any] = {}
-    for name, value in sent:
+    members: dict[str, Any] = {}
+    for name, value in form_fields:
         member = name.strip().partition("[")[0]
         if place_of(member) is not None:
-            found.setdefault(member, []).append(value)
+            members.setdefault(member, []).append(value)
         elif member.lower() in CHAINING:
-            found[member] = value
-    return found
+            members[member] = value
+    return members
 
 
 def _unreadable(why: str) -> BadRequest:

@@ -32,7 +32,7 @@ def keeper_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher
 ) -> ResponseKeeper | None:
     """Return the keeper of a turn's response; None for a format whose provider stores nothing."""
-    return ResponseKeeper(gateway, request, forward) if request.wire is RESPONSES else None
+    return ResponseKeeper(gateway, request, forward) if request.api is RESPONSES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,31 +53,31 @@ class ResponseKeeper:
 
         replies: its rounds, as received.
         """
-        shown = mask.merged() if isinstance(mask, EnvelopeMask) else {}
+        response = mask.merged() if isinstance(mask, EnvelopeMask) else {}
         rounds = [str(r["id"]) for r in replies if r.get("id")]
         served, request = self.forward.served, self.request
         if not rounds or served is None:
             return None
-        kept = await self._kept_members(served, replies, shown)
-        unfinished = shown.get("status") in UNFINISHED
+        kept_parts = await self._kept_members(served, replies, response)
+        is_unfinished = response.get("status") in UNFINISHED
         # Some servers do not tell that they store; what goes on there is stored.
-        goes_on = unfinished and self._in_background
-        if shown.get("store") is not True and not kept and not goes_on:
+        goes_on = is_unfinished and self._in_background
+        if response.get("store") is not True and not kept_parts and not goes_on:
             return None
-        pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
+        is_pending = isinstance(hidden, HiddenParts) and hidden.reply.get("id") == rounds[-1]
         return StoredResponse(
-            str(shown.get("id")),
+            str(response.get("id")),
             request.principal.tenant,
             request.user,
             rounds,
             served.label,
             request.body["model"],
             conversation,
-            hidden.last if isinstance(hidden, HiddenParts) and pending else (),
-            None if unfinished else shown,
-            self._echo() | self._cuts(mask) | kept,
+            hidden.last if isinstance(hidden, HiddenParts) and is_pending else (),
+            None if is_unfinished else response,
+            self._echo() | self._cuts(mask) | kept_parts,
             time.time(),
-            request.thread if kept else "",
+            request.thread if kept_parts else "",
         )
 
     def _cuts(self, mask: ReplyMask) -> Json:
@@ -85,28 +85,30 @@ class ResponseKeeper:
         cuts = mask.cuts if isinstance(mask, ResponsesMask) and self.request.wants_stream else []
         return {"cuts": cuts} if any(cuts) else {}
 
-    async def _kept_members(self, served: Target, replies: Sequence[Json], shown: Json) -> Json:
+    async def _kept_members(self, served: Target, replies: Sequence[Json], response: Json) -> Json:
         """Return the members of an answer that are stored here.
 
         Returns {} if its provider stores them, or nobody does.
         """
         request = self.request
-        if request.kept is not None:
-            kept = kept_responses.kept_members(request.kept, replies, shown)
-            if kept:
-                kept_responses.count_answer(self.gateway, request, kept, shown)
-            return kept
+        if request.kept_items is not None:
+            kept_parts = kept_responses.kept_members(request.kept_items, replies, response)
+            if kept_parts:
+                kept_responses.count_answer(self.gateway, request, kept_parts, response)
+            return kept_parts
         # Its server was only now found to keep nothing.
         learnt = not served.keeps_responses and not request.chained
         if not learnt or request.body.get("store") is False:
             return {}
-        kept = kept_responses.kept_members(input_items(request.body), replies, shown)
-        has_room = kept and await kept_responses.has_room(self.gateway, request, kept, shown)
-        return kept if has_room else {}
+        kept_parts = kept_responses.kept_members(input_items(request.body), replies, response)
+        has_room = kept_parts and await kept_responses.has_room(
+            self.gateway, request, kept_parts, response
+        )
+        return kept_parts if has_room else {}
 
-    def beside(self, found: StoredResponse | None) -> Mapping[str, Json]:
+    def beside(self, row: StoredResponse | None) -> Mapping[str, Json]:
         """Return what is written in the turn's transaction."""
-        return {} if found is None else {responses.ResponseTable.counted: responses.plain(found)}
+        return {} if row is None else {responses.ResponseTable.counted: responses.plain(row)}
 
     def note_first(
         self, events: AsyncGenerator[bytes, None], conversation: str = ""
@@ -120,16 +122,16 @@ class ResponseKeeper:
     async def _note_first(
         self, events: AsyncGenerator[bytes, None], conversation: str
     ) -> AsyncGenerator[bytes, None]:
-        noted = False
+        is_noted = False
         async with aclosing(events):
             async for part in events:
-                if not noted and b'"response"' in part:
+                if not is_noted and b'"response"' in part:
                     name, served = response_in(part).get("id"), self.forward.served
                     if isinstance(name, str) and served is not None:
                         await self.gateway.responses.note(
                             self._early_row(name, served, conversation)
                         )
-                        noted = True
+                        is_noted = True
                 yield part
 
     @property
@@ -152,14 +154,14 @@ class ResponseKeeper:
             created_at=time.time(),
         )
 
-    def settle(self, found: StoredResponse | None, *, written: bool) -> None:
+    def settle(self, row: StoredResponse | None, *, written: bool) -> None:
         """Write the row by itself, if it was not written with its turn."""
-        if found is not None and not written:
-            self.gateway.responses.save(found)
-        if found is not None and found.shown is None and self.forward.served is not None:
+        if row is not None and not written:
+            self.gateway.responses.save(row)
+        if row is not None and row.shown is None and self.forward.served is not None:
             request = self.request
             headers, target = dict(request.headers), self.forward.served
-            watch(ProviderCall(self.gateway, request.principal, headers, target), found)
+            watch(ProviderCall(self.gateway, request.principal, headers, target), row)
         self.gateway.responses.write_held()
 
     def _echo(self) -> Json:

@@ -33,9 +33,9 @@ class StoredAnswer:
         return self
 
     async def body(self) -> AsyncGenerator[bytes, None]:
-        made = await self._make()
-        self._size = len(made)
-        yield made
+        content = await self._make()
+        self._size = len(content)
+        yield content
 
     def build_head(self, *, committed: bool) -> ResponseHead:
         return ResponseHead([*JSON, (b"content-length", b"%d" % self._size)])

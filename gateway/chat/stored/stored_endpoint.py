@@ -86,13 +86,13 @@ class StoredVerb:
         """Return the events that the client was shown."""
         row, after = await self._row(), self._starting_after()
         call = self._call(row)
-        whole = partial(self._response, row, finished=True)
-        events = StoredEvents(row, self._mask(row), call, whole, after)
+        read_response = partial(self._response, row, finished=True)
+        events = StoredEvents(row, self._mask(row), call, read_response, after)
         return StoredStream(events)
 
     async def _response(self, row: StoredResponse, *, finished: bool) -> Json:
-        shown = row.shown or await self._ask_for(row, finished=finished)
-        return await run_heavy(self._restored, row, shown)
+        response = row.shown or await self._ask_for(row, finished=finished)
+        return await run_heavy(self._restored, row, response)
 
     async def _ask_for(self, row: StoredResponse, *, finished: bool) -> Json:
         """Return a response as its provider has it.
@@ -101,11 +101,11 @@ class StoredVerb:
         """
         until = asyncio.get_running_loop().time() + self._target(row).settings.timeouts.total
         while True:
-            found = await self._ask(row, "GET", row.rounds[-1])
-            await book_finished(self._call(row), row, found)
-            late = asyncio.get_running_loop().time() > until
-            if not finished or late or found.get("status") not in UNFINISHED:
-                return found
+            response = await self._ask(row, "GET", row.rounds[-1])
+            await book_finished(self._call(row), row, response)
+            is_late = asyncio.get_running_loop().time() > until
+            if not finished or is_late or response.get("status") not in UNFINISHED:
+                return response
             await asyncio.sleep(POLL_SECONDS)
 
     async def cancel(self) -> bytes:
@@ -116,9 +116,9 @@ class StoredVerb:
                 f"Response {row.id[:80]!r} is finished: only one that runs in the background can "
                 "be cancelled."
             )
-        found = await self._ask(row, "POST", row.rounds[-1], "cancel")
-        await book_finished(self._call(row), row, found)
-        return await run_heavy(self._encode_restored, row, found)
+        response = await self._ask(row, "POST", row.rounds[-1], "cancel")
+        await book_finished(self._call(row), row, response)
+        return await run_heavy(self._encode_restored, row, response)
 
     async def input_items(self) -> bytes:
         """Return what the client had sent, without our additions."""
@@ -146,18 +146,20 @@ class StoredVerb:
                     raise
         await self._gateway.responses.remove(row.tenant, row.id)
         self._gateway.kept_sizes.forget(row.tenant, row.user, row.thread)
-        told = {"id": row.id, "object": "response", "deleted": True}
-        return encode(told)
+        answer = {"id": row.id, "object": "response", "deleted": True}
+        return encode(answer)
 
     def _starting_after(self) -> int:
         """Return the number of the event after which to begin. Raises BadRequest."""
-        told = (parse_qs(self._query).get("starting_after") or ["-1"])[0]
-        if told != "-1" and not (told.isascii() and told.isdigit() and len(told) < 10):
+        event_number = (parse_qs(self._query).get("starting_after") or ["-1"])[0]
+        if event_number != "-1" and not (
+            event_number.isascii() and event_number.isdigit() and len(event_number) < 10
+        ):
             raise BadRequest(
-                f"`starting_after` is {told[:40]!r}: give an event's sequence_number.",
+                f"`starting_after` is {event_number[:40]!r}: give an event's sequence_number.",
                 param="starting_after",
             )
-        return int(told)
+        return int(event_number)
 
     async def _row(self) -> StoredResponse:
         return await find_own(self._gateway, self._principal, self._user, self._name)
@@ -175,8 +177,8 @@ class StoredVerb:
 
     def _target(self, row: StoredResponse) -> Target:
         route = route_for(self._gateway, row.model, self._principal)
-        same = (t for t in route.targets if t.label == row.target)
-        return next(same, route.targets[0])
+        matching_targets = (t for t in route.targets if t.label == row.target)
+        return next(matching_targets, route.targets[0])
 
     def _encode_restored(self, row: StoredResponse, response: Json) -> bytes:
         return encode(self._restored(row, response))

@@ -48,10 +48,11 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
     principal = request.principal
     if principal.paths is None:
         return request
-    if not request.uses_memory and await look_for(request.raw, *CHAINING):  # it goes on as it came
-        await run_by_weight(request.raw, check_members, request.raw)
-    history = request.found.history if request.found is not None else None
-    text = (history.unchecked if history is not None else b"") or request.raw
+    # It goes on as it came.
+    if not request.uses_memory and await look_for(request.raw_body, *CHAINING):
+        await run_by_weight(request.raw_body, check_members, request.raw_body)
+    history = request.whole_facts.history if request.whole_facts is not None else None
+    text = (history.unchecked if history is not None else b"") or request.raw_body
     if len(text) <= SURE_BYTES and names_nothing(text):
         objects, models = False, False
     else:
@@ -62,16 +63,16 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
         return request
     request = await kept_responses.read_input(request)
     body = request.body
-    if request.wire.is_chat:  # whose messages are not decoded
-        body = await run_by_weight(request.raw, kept_responses.read_whole, request.raw)
-    await check_names(gateway, principal, request.user, request.raw, body)
+    if request.api.is_chat:  # whose messages are not decoded
+        body = await run_by_weight(request.raw_body, kept_responses.read_whole, request.raw_body)
+    await check_names(gateway, principal, request.user, request.raw_body, body)
     return request
 
 
-def may_name(principal: Principal, raw: bytes) -> bool:
+def may_name(principal: Principal, raw_body: bytes) -> bool:
     """Tell whether a body may name what its key does not reach, before it is read."""
-    limited = "*" not in principal.models
-    return may_name_objects(raw) or (limited and may_name_models(raw))
+    is_limited = "*" not in principal.models
+    return may_name_objects(raw_body) or (is_limited and may_name_models(raw_body))
 
 
 def _look_through(text: bytes) -> tuple[bool, bool]:
@@ -82,7 +83,7 @@ def _look_through(text: bytes) -> tuple[bool, bool]:
 
 
 async def check_names(
-    gateway: GatewayState, principal: Principal, user: str | None, raw: bytes, body: Json
+    gateway: GatewayState, principal: Principal, user: str | None, raw_body: bytes, body: Json
 ) -> None:
     """Check that a body names nothing that is beyond the caller's reach.
 
@@ -90,10 +91,10 @@ async def check_names(
     """
     if principal.paths is None:
         return
-    named = await run_by_weight(raw, _out_of_reach, principal, body)
-    told = [name for place, name in named if place == CONTAINERS]
-    owners = await _owners_of(gateway, principal.tenant, told)
-    for place, name in named:
+    objects = await run_by_weight(raw_body, _out_of_reach, principal, body)
+    container_ids = [name for place, name in objects if place == CONTAINERS]
+    owners = await _owners_of(gateway, principal.tenant, container_ids)
+    for place, name in objects:
         if name not in owners or owners[name] != user:
             raise ResourceNotFound(
                 f"{name[:80]!r} was not found in /v1/{place}. All keys share the provider's "
@@ -102,10 +103,10 @@ async def check_names(
             )
 
 
-def check_members(raw: bytes) -> None:
+def check_members(raw_body: bytes) -> None:
     """Raise BadRequest for a body whose server may read another member than is checked here."""
     try:
-        check_names_once(raw, may_lead)
+        check_names_once(raw_body, may_lead)
     except (ValueError, RecursionError) as e:
         raise BadRequest(
             f"The body cannot be checked for what it names: {str(e)[:80]!r} stands twice in an "
@@ -148,8 +149,8 @@ async def check_items(
             raise
         return  # the account is the caller's own
     for name in ids:
-        known = name in owners
-        if owners.get(name) != user if known else not gateway.keys.own:
+        is_known = name in owners
+        if owners.get(name) != user if is_known else not gateway.keys.own:
             raise ResourceNotFound(
                 f"Item with id {name[:80]!r} not found.", code="item_not_found", param="input"
             )
@@ -180,6 +181,6 @@ def _out_of_reach(principal: Principal, body: Json) -> list[tuple[str, str]]:
                 param="model",
             )
     paths = principal.paths or ()
-    named = dict.fromkeys(objects_in(body))
-    beyond = (n for n in named if not any(fnmatchcase("/v1/" + "/".join(n), p) for p in paths))
+    objects = dict.fromkeys(objects_in(body))
+    beyond = (n for n in objects if not any(fnmatchcase("/v1/" + "/".join(n), p) for p in paths))
     return list(islice(beyond, LOOKED_UP + 1))

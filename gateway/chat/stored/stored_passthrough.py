@@ -36,7 +36,7 @@ class RelayedTurn(PassthroughProducer):
         passing: RelayedRequest,
     ) -> None:
         super().__init__(forward, passing, request.wants_stream)
-        self._gateway, self._asked = gateway, request
+        self._gateway, self._turn_input = gateway, request
 
 
 class StoredPassthrough(RelayedTurn):
@@ -50,53 +50,53 @@ class StoredPassthrough(RelayedTurn):
 
     @property
     def goes_on(self) -> bool:
-        return runs_in_background(self._asked)
+        return runs_in_background(self._turn_input)
 
     async def body(self) -> AsyncGenerator[bytes, None]:
-        seen, size, noted = [], 0, False
+        parts, size, is_noted = [], 0, False
         async for part in super().body():
             size += len(part)
-            if not noted and size <= READ_BYTES:
-                seen.append(part)
+            if not is_noted and size <= READ_BYTES:
+                parts.append(part)
                 if self._tells_all(part, size):
-                    noted = await self._note_owner(b"".join(seen))
+                    is_noted = await self._note_owner(b"".join(parts))
             if len(self._items) < ITEMS:
                 if len(part) > LONG_BYTES:
                     self._items += tuple(await run_heavy(_items_begun, part))
                 elif ADDED in part:
                     self._items += tuple(_items_begun(part))
             yield part
-        if not noted and size <= READ_BYTES:
-            await self._note_owner(b"".join(seen))
+        if not is_noted and size <= READ_BYTES:
+            await self._note_owner(b"".join(parts))
         if self._row is not None and self._items:
             row = replace(self._row, echo={**self._row.echo, "items": [*self._items[:ITEMS]]})
             self._gateway.responses.save(row)
 
     def _tells_all(self, part: bytes, size: int) -> bool:
         """Tell whether the bytes so far may contain the response's id."""
-        passed = self._raw_reply
-        if passed is None or passed.later_events is not None:
+        raw_reply = self._raw_reply
+        if raw_reply is None or raw_reply.later_events is not None:
             return b'"response"' in part
-        return passed.incoming.header(b"content-length") == b"%d" % size
+        return raw_reply.incoming.header(b"content-length") == b"%d" % size
 
     async def _note_owner(self, data: bytes) -> bool:
         """Record the owner of a response; False if its id has not arrived yet."""
-        found = await run_by_weight(data, response_in, data)
-        served, request = self._forward.served, self._asked
-        if not isinstance(found.get("id"), str) or served is None:
+        response = await run_by_weight(data, response_in, data)
+        served, request = self._forward.served, self._turn_input
+        if not isinstance(response.get("id"), str) or served is None:
             return False
-        goes_on = self.goes_on and found.get("status") in UNFINISHED
+        goes_on = self.goes_on and response.get("status") in UNFINISHED
         # Some servers do not tell that they store; what goes on there is stored.
-        if found.get("store") is True or goes_on:
+        if response.get("store") is True or goes_on:
             tenant, model = request.principal.tenant, str(request.body.get("model") or "")
             row = StoredResponse(
-                found["id"], tenant, request.user, [found["id"]], served.label, model
+                response["id"], tenant, request.user, [response["id"]], served.label, model
             )
             self._row = replace(
                 row, created_at=time.time(), echo=booking_of(request, self._forward)
             )
-            self._items += tuple(item_ids(found))
-            if goes_on or found.get("background") is True:  # it goes on without its client
+            self._items += tuple(item_ids(response))
+            if goes_on or response.get("background") is True:  # it goes on without its client
                 await self._gateway.responses.note(self._row)
                 headers = dict(request.headers)
                 watch(ProviderCall(self._gateway, request.principal, headers, served), self._row)
@@ -128,10 +128,10 @@ def response_in(data: bytes) -> Json:
         if not text.lstrip().startswith(b"{") or not is_readable(text):
             continue
         try:
-            found = decode(text)
+            members = decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        found = found.get("response", found)
-        if isinstance(found, dict) and found.get("object") == "response":
-            return found
+        members = members.get("response", members)
+        if isinstance(members, dict) and members.get("object") == "response":
+            return members
     return {}

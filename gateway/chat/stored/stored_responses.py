@@ -43,14 +43,14 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     """
     if request.principal.paths is not None:
         request = await check_stored_names(gateway, request)
-    if request.wire is not RESPONSES:
+    if request.api is not RESPONSES:
         may_go_on = "previous_response_id" in request.body or "conversation" in request.body
         if may_go_on and request.principal.paths is not None:
             await _check_chain(gateway, request)
         return request
     thread = await find_thread(gateway, request)
-    kept_here = thread is not None and not thread.target
-    if kept_here or not request.route.keeps_responses:
+    is_kept_here = thread is not None and not thread.target
+    if is_kept_here or not request.route.keeps_responses:
         name = thread.id if thread is not None else ""
         return await _with_room(
             gateway, request, await kept_responses.expand(gateway, request, name)
@@ -58,16 +58,16 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if await _may_refer(request):
         request = await check_references(gateway, request)
         request = await _resolve_references(gateway, request)
-    named = request.body.get("previous_response_id")
+    previous_id = request.body.get("previous_response_id")
     account = gateway.keys.own and not request.uses_memory  # which the provider guards
-    if not isinstance(named, str) or account:
+    if not isinstance(previous_id, str) or account:
         return request
-    row = await find_base(gateway, request.principal, request.user, named)
+    row = await find_base(gateway, request.principal, request.user, previous_id)
     if row is None:
-        return await _begin_anew(request, named)
+        return await _begin_anew(request, previous_id)
     if kept_responses.is_kept(row):  # though the server keeps those of today
         return await _with_room(gateway, request, await kept_responses.expand(gateway, request))
-    return await _go_on(request, row, named)
+    return await _go_on(request, row, previous_id)
 
 
 async def _may_refer(request: TurnInput) -> bool:
@@ -75,9 +75,9 @@ async def _may_refer(request: TurnInput) -> bool:
 
     A reference has a type or none: only a fenced key's request is read for those without.
     """
-    if request.principal.paths is not None and await look_for(request.raw, b'"id"'):
+    if request.principal.paths is not None and await look_for(request.raw_body, b'"id"'):
         return True
-    return await kept_responses.may_refer(request.raw)
+    return await kept_responses.may_refer(request.raw_body)
 
 
 async def _check_chain(gateway: GatewayState, request: TurnInput) -> None:
@@ -92,25 +92,27 @@ async def _check_chain(gateway: GatewayState, request: TurnInput) -> None:
         await find_conversation(gateway, principal, user, name)
 
 
-async def _with_room(gateway: GatewayState, asked: TurnInput, request: TurnInput) -> TurnInput:
+async def _with_room(
+    gateway: GatewayState, sent_request: TurnInput, request: TurnInput
+) -> TurnInput:
     """Return an expanded request, which is kept here if there is room for it.
 
     One that says nothing of `store`, and goes on from nothing, is served all the same and not kept.
-    asked: as it was sent. Raises RequestConflict, Unavailable.
+    sent_request: as it was sent. Raises RequestConflict, Unavailable.
     """
-    if request.kept is None:
+    if request.kept_items is None:
         return request
-    tenant, user, size = request.principal.tenant, request.user, len(asked.raw)
+    tenant, user, size = request.principal.tenant, request.user, len(sent_request.raw_body)
     try:
         await kept_responses.check_room(gateway, tenant, user, request.thread, size)
     except RequestConflict as e:
-        if request.thread or request.chained or asked.body.get("store") is True:
+        if request.thread or request.chained or sent_request.body.get("store") is True:
             raise
         log.warning("a response is not kept: %s", e.message)
-        found = request.found
-        if found is not None and isinstance(view := found.view, NativeView):
-            found = msgspec.structs.replace(found, view=replace(view, stored=False))
-        return msgspec.structs.replace(request, kept=None, found=found)
+        facts = request.whole_facts
+        if facts is not None and isinstance(view := facts.view, NativeView):
+            facts = msgspec.structs.replace(facts, view=replace(view, stored=False))
+        return msgspec.structs.replace(request, kept_items=None, whole_facts=facts)
     return request
 
 
@@ -128,36 +130,38 @@ async def find_base(
     return await find_own(gateway, principal, user, base) if base else None
 
 
-async def _begin_anew(request: TurnInput, named: str) -> TurnInput:
+async def _begin_anew(request: TurnInput, previous_id: str) -> TurnInput:
     """Return a request that continues only from a command's answer, without anything before it."""
-    if request.found is None:
+    if request.whole_facts is None:
         request = await kept_responses.read_input(request)
     body = {k: v for k, v in request.body.items() if k != "previous_response_id"}
-    changes: dict[str, Any] = {"body": body, "chained": named}
-    if request.found is not None and isinstance(view := request.found.view, NativeView):
-        changes["found"] = msgspec.structs.replace(request.found, view=replace(view, chained=named))
+    changes: dict[str, Any] = {"body": body, "chained": previous_id}
+    if request.whole_facts is not None and isinstance(view := request.whole_facts.view, NativeView):
+        changes["whole_facts"] = msgspec.structs.replace(
+            request.whole_facts, view=replace(view, chained=previous_id)
+        )
     else:
-        changes["raw"] = await run_by_weight(request.raw, encode, body)
+        changes["raw_body"] = await run_by_weight(request.raw_body, encode, body)
     return msgspec.structs.replace(request, **changes)
 
 
-async def _go_on(request: TurnInput, row: StoredResponse, named: str) -> TurnInput:
+async def _go_on(request: TurnInput, row: StoredResponse, previous_id: str) -> TurnInput:
     """Return a request as it continues a response that its provider stores."""
-    if request.found is None:
+    if request.whole_facts is None:
         request = await kept_responses.read_input(request)
-    body, found = request.body, request.found
-    if named != row.rounds[-1] or row.pending:
+    body, facts = request.body, request.whole_facts
+    if previous_id != row.rounds[-1] or row.pending:
         items = [*row.pending, *input_items(body)]
         body = {**body, "previous_response_id": row.rounds[-1], "input": items}
-    if found is not None and isinstance(view := found.view, NativeView):
+    if facts is not None and isinstance(view := facts.view, NativeView):
         spans = [(a + len(row.pending), b + len(row.pending)) for a, b in view.spans]
-        view = replace(view, spans=spans, before=len(row.pending), chained=named)
-        found = msgspec.structs.replace(found, view=view)
-    changes: dict[str, Any] = {"body": body, "found": found, "chained": named}
+        view = replace(view, spans=spans, before=len(row.pending), chained=previous_id)
+        facts = msgspec.structs.replace(facts, view=view)
+    changes: dict[str, Any] = {"body": body, "whole_facts": facts, "chained": previous_id}
     if request.uses_memory and not request.conversation and row.conversation:
         changes["conversation"] = row.conversation
     if not request.uses_memory:
-        changes["raw"] = await run_by_weight(request.raw, encode, body)
+        changes["raw_body"] = await run_by_weight(request.raw_body, encode, body)
     return msgspec.structs.replace(request, **changes)
 
 
@@ -171,21 +175,23 @@ async def _resolve_references(gateway: GatewayState, request: TurnInput) -> Turn
     if not isinstance(items, list):
         return request
     try:
-        whole = await kept_responses.resolve(gateway, request.principal.tenant, request.user, items)
+        full_items = await kept_responses.resolve(
+            gateway, request.principal.tenant, request.user, items
+        )
     except StoreUnavailable:
         return request
-    if whole is items:
+    if full_items is items:
         return request
     changes: dict[str, Any] = {}
-    if request.found is not None:
+    if request.whole_facts is not None:
         summaries = gateway.clients.find(request.headers).summaries
-        found = RESPONSES.facts({**request.body, "input": whole}, summaries)
-        found.history.heavy = request.facts.history.heavy
-        changes["found"] = found
-    sent = tell_items(items, whole)
-    body = changes["body"] = {**request.body, "input": sent}
-    if sent != items and (not request.uses_memory or may_ask_for_compaction(request)):
-        changes["raw"] = await run_by_weight(request.raw, encode, body)
+        facts = RESPONSES.facts({**request.body, "input": full_items}, summaries)
+        facts.history.heavy = request.facts.history.heavy
+        changes["whole_facts"] = facts
+    sent_items = tell_items(items, full_items)
+    body = changes["body"] = {**request.body, "input": sent_items}
+    if sent_items != items and (not request.uses_memory or may_ask_for_compaction(request)):
+        changes["raw_body"] = await run_by_weight(request.raw_body, encode, body)
     return msgspec.structs.replace(request, **changes)
 
 
@@ -203,8 +209,8 @@ async def find_own(
             "The store that knows whose a response is is unavailable. Try again shortly.",
             headers=[(b"retry-after", b"1")],
         ) from e
-    found = row is not None and row.kind in ("", COMMAND)
-    if row is None or not found or not kept_responses.is_own(row, principal, user):
+    is_response = row is not None and row.kind in ("", COMMAND)
+    if row is None or not is_response or not kept_responses.is_own(row, principal, user):
         raise ResourceNotFound(
             f"Response with id {name[:80]!r} not found.", code="previous_response_not_found"
         )
@@ -236,9 +242,13 @@ def client_items(page: Json, tag: str) -> Json:
 def _client_item(item: Any, tag: str) -> Any:
     if not isinstance(item, dict) or not isinstance(content := item.get("content"), list):
         return item
-    cleaned = without_spans(item, tag)["content"]
-    kept = [new for new, old in zip(cleaned, content, strict=True) if new == old or _says(new)]
-    return {**item, "content": kept}
+    clean_parts = without_spans(item, tag)["content"]
+    client_parts = [
+        clean_part
+        for clean_part, part in zip(clean_parts, content, strict=True)
+        if clean_part == part or _says(clean_part)
+    ]
+    return {**item, "content": client_parts}
 
 
 def _says(part: Any) -> bool:

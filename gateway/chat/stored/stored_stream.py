@@ -32,14 +32,14 @@ from gateway.wire.sse import SseFramer
 class StoredEvents:
     """What a stream is made of.
 
-    mask: what shows the provider's rounds. whole: returns the response once it is finished. after:
-    the number of the event behind which to begin.
+    mask: what shows the provider's rounds. read_response: returns the response once it is finished.
+    after: the number of the event behind which to begin.
     """
 
     row: StoredResponse
     mask: ResponsesMask
     call: ProviderCall
-    whole: Callable[[], Awaitable[Json]]
+    read_response: Callable[[], Awaitable[Json]]
     after: int
 
 
@@ -56,21 +56,21 @@ class StoredStream(CompletionProducer):
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         row = self._events.row
-        known = is_kept(row) or bool(row.kind) or not row.rounds
-        first = None if known else await self._open(row.rounds[0])
-        if first is None:
-            response = await self._events.whole()
+        is_kept_here = is_kept(row) or bool(row.kind) or not row.rounds
+        first_round = None if is_kept_here else await self._open(row.rounds[0])
+        if first_round is None:
+            response = await self._events.read_response()
             cuts = row.echo.get("cuts") or ()
             yield await run_heavy(events_behind, response, cuts, self._events.after)
             return
-        async for shown in self._rounds(first):
-            if shown and (behind := self._mask.number - 1 - self._events.after) > 0:
-                yield _newest_events(shown, behind)
+        async for events in self._rounds(first_round):
+            if events and (events_left := self._mask.number - 1 - self._events.after) > 0:
+                yield _newest_events(events, events_left)
 
-    async def _rounds(self, first: UpstreamResponse) -> AsyncGenerator[bytes, None]:
+    async def _rounds(self, first_round: UpstreamResponse) -> AsyncGenerator[bytes, None]:
         """Yield what is shown of the provider's rounds, event by event."""
         rounds = self._events.row.rounds
-        incoming: UpstreamResponse | None = first
+        incoming: UpstreamResponse | None = first_round
         for number, name in enumerate(rounds):
             if number:
                 self._mask.start_next_round()
@@ -80,8 +80,8 @@ class StoredStream(CompletionProducer):
                     "The provider streams only the beginning of this response. Ask for it without "
                     "`stream`."
                 )
-            async for shown in self._round(incoming):
-                yield shown
+            async for events in self._round(incoming):
+                yield events
         await book_finished(self._events.call, self._events.row, self._mask.merged())
         yield self._mask.end(None)
 
@@ -129,7 +129,7 @@ class StoredStream(CompletionProducer):
         return None
 
 
-def _newest_events(shown: bytes, count: int) -> bytes:
+def _newest_events(events_text: bytes, count: int) -> bytes:
     """Return at most so many of some events, the newest."""
-    events = shown.split(b"\n\n")
+    events = events_text.split(b"\n\n")
     return b"\n\n".join(events[-1 - count :])

@@ -32,22 +32,27 @@ async def collect_turn(
     serve: Serve, gateway: GatewayState, scope: Any, receive: Receive, call: InnerCall
 ) -> InnerAnswer:
     """Let an agent answer a message. scope, receive: of the request that it is done for."""
-    sent = {"model": PREFIX + call.agent.name, "messages": [{"role": "user", "content": call.text}]}
+    body = {"model": PREFIX + call.agent.name, "messages": [{"role": "user", "content": call.text}]}
     is_light = len(call.text) <= LIGHT_CHARACTERS
-    raw = encode(sent) if is_light else await run_heavy(encode, sent)
+    raw_body = encode(body) if is_light else await run_heavy(encode, body)
     headers = [
         (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(raw)),
+        (b"content-length", b"%d" % len(raw_body)),
         (b"x-memory-conversation", quote(call.conversation, safe="").encode()),
     ]
     if call.project:
         headers.append((b"x-memory-project", quote(call.project, safe="").encode()))
-    inner = {name: value for name, value in scope.items() if name != HEADERS}
-    inner |= {"path": PATH, "raw_path": PATH.encode(), "query_string": b"", "headers": headers}
-    called = CalledAgent(call.agent, True, call.chain)
-    path = MemoryPath(known=KnownCall(call.principal, called, call.user))
+    inner_scope = {name: value for name, value in scope.items() if name != HEADERS}
+    inner_scope |= {
+        "path": PATH,
+        "raw_path": PATH.encode(),
+        "query_string": b"",
+        "headers": headers,
+    }
+    agent_call = CalledAgent(call.agent, True, call.chain)
+    path = MemoryPath(known_call=KnownCall(call.principal, agent_call, call.user))
     answer = _CollectedAnswer()
-    await serve(gateway, inner, _receive_first(raw, receive), answer.send, path)
+    await serve(gateway, inner_scope, _receive_first(raw_body, receive), answer.send, path)
     return InnerAnswer(answer.status, answer.headers, b"".join(answer.parts))
 
 
@@ -93,11 +98,11 @@ class _CollectedAnswer:
             self.parts.append(message.get("body", b""))
 
 
-def _receive_first(raw: bytes, receive: Receive) -> Receive:
+def _receive_first(raw_body: bytes, receive: Receive) -> Receive:
     """Return what receives a body, and then what the client itself sends: that it has left."""
-    waiting = [{"type": "http.request", "body": raw, "more_body": False}]
+    messages = [{"type": "http.request", "body": raw_body, "more_body": False}]
 
     async def receive_next() -> Any:
-        return waiting.pop() if waiting else await receive()
+        return messages.pop() if messages else await receive()
 
     return receive_next

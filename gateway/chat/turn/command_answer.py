@@ -24,8 +24,8 @@ DATA = b"data: "
 
 def is_to_be_kept(request: TurnInput) -> bool:
     """Tell whether a client may continue from the answer of its command."""
-    there = request.route.keeps_responses and request.body.get("store") is not False
-    return there or request.kept is not None
+    provider_keeps = request.route.keeps_responses and request.body.get("store") is not False
+    return provider_keeps or request.kept_items is not None
 
 
 class CommandAnswer(RelayedTurn):
@@ -34,30 +34,30 @@ class CommandAnswer(RelayedTurn):
     _base = ""  # the response before the command, as its server knows it
 
     async def body(self) -> AsyncGenerator[bytes, None]:
-        kept = await self._may_keep()
+        is_kept = await self._may_keep()
         async for part in super().body():
-            yield await self._keep(part) if kept else part
+            yield await self._keep(part) if is_kept else part
 
     async def _may_keep(self) -> bool:
         """Tell whether the answer is stored: not for an unproven key, which anybody may invent."""
-        gateway, asked = self._gateway, self._asked
-        if asked.chained:
-            base = await find_base(gateway, asked.principal, asked.user, asked.chained)
+        gateway, request = self._gateway, self._turn_input
+        if request.chained:
+            base = await find_base(gateway, request.principal, request.user, request.chained)
             self._base = base.id if base is not None else ""
             return True
-        if asked.thread or gateway.settings.single_user or gateway.settings.mode != "own-key":
+        if request.thread or gateway.settings.single_user or gateway.settings.mode != "own-key":
             return True
         try:
-            return await management.users.is_proven(gateway.memory, asked.principal.tenant)
+            return await management.users.is_proven(gateway.memory, request.principal.tenant)
         except MemoryFault:
             return False
 
     async def _keep(self, part: bytes) -> bytes:
         """Return a part of the answer with the id of the stored response."""
         if not self.stream:
-            shown = self._as_kept(read_object(part))
-            await self._write(shown)
-            self._whole_body = encode(shown)
+            response = self._as_kept(read_object(part))
+            await self._write(response)
+            self._whole_body = encode(response)
             return self._whole_body
         out = []
         for event in part.split(b"\n\n"):
@@ -65,40 +65,40 @@ class CommandAnswer(RelayedTurn):
             if not data.startswith(b"{"):
                 out.append(event + b"\n\n" if event else b"")
                 continue
-            found = read_object(data)
-            if isinstance(found.get("response"), dict):
-                found = {**found, "response": self._as_kept(found["response"])}
-            if found.get("type") == CLOSED:
-                await self._write(found["response"])
-            out.append(event_of(found))
+            event_data = read_object(data)
+            if isinstance(event_data.get("response"), dict):
+                event_data = {**event_data, "response": self._as_kept(event_data["response"])}
+            if event_data.get("type") == CLOSED:
+                await self._write(event_data["response"])
+            out.append(event_of(event_data))
         return b"".join(out)
 
     def _as_kept(self, response: Json) -> Json:
-        asked = self._asked
-        shown = {**response, "store": True, "previous_response_id": asked.chained or None}
-        thread: Any = asked.thread or asked.body.get("conversation")
+        request = self._turn_input
+        kept_response = {**response, "store": True, "previous_response_id": request.chained or None}
+        thread: Any = request.thread or request.body.get("conversation")
         name = thread.get("id") if isinstance(thread, dict) else thread
-        return {**shown, "conversation": {"id": name}} if name else shown
+        return {**kept_response, "conversation": {"id": name}} if name else kept_response
 
-    async def _write(self, shown: Json) -> None:
-        asked = self._asked
+    async def _write(self, response: Json) -> None:
+        request = self._turn_input
         echo = {
             "kind": COMMAND,
-            "input": asked.kept or [],
-            "output": shown["output"],
+            "input": request.kept_items or [],
+            "output": response["output"],
             "previous_response_id": self._base or None,
         }
         row = StoredResponse(
-            shown["id"],
-            asked.principal.tenant,
-            asked.user,
+            response["id"],
+            request.principal.tenant,
+            request.user,
             (),
             "",
-            asked.body["model"],
-            shown=shown,
+            request.body["model"],
+            shown=response,
             echo=echo,
             created_at=time.time(),
-            thread=asked.thread,
+            thread=request.thread,
         )
         try:
             await self._gateway.responses.create(row)

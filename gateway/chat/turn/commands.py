@@ -73,21 +73,21 @@ class ChatCommand(NamedTuple):
 
 def command_of(gateway: GatewayState, request: TurnInput) -> ChatCommand | None:
     """Return the command in a request's newest message; None if there is none."""
-    found = request.found
-    if not gateway.settings.memory.commands or request.mode == "off" or found is None:
+    facts = request.whole_facts
+    if not gateway.settings.memory.commands or request.mode == "off" or facts is None:
         return None
-    messages = found.history
+    messages = facts.history
     if not len(messages):
         return None
-    newest = messages[len(messages) - 1]
-    text = text_of(newest) if newest.get("role") == "user" else ""
+    newest_message = messages[len(messages) - 1]
+    text = text_of(newest_message) if newest_message.get("role") == "user" else ""
     if len(text) > MAX_COMMAND_CHARACTERS:
         return None
     text = request.harness.own_part(text).strip()
     if not text.startswith(SLASHES):
         return None
-    if named := COMMAND.fullmatch("/" + text[1:]):
-        return ChatCommand((named[1] or named[3]).lower(), (named[2] or "").strip())
+    if match := COMMAND.fullmatch("/" + text[1:]):
+        return ChatCommand((match[1] or match[3]).lower(), (match[2] or "").strip())
     answer = answer_near_miss(text, map(text_of, takewhile(is_system, messages)))
     return None if answer is None else ChatCommand(NEAR_MISS, answer)
 
@@ -95,15 +95,15 @@ def command_of(gateway: GatewayState, request: TurnInput) -> ChatCommand | None:
 def to_command(gateway: GatewayState, request: TurnInput, command: ChatCommand) -> TurnInput:
     """Return the request, routed to an upstream that runs the command."""
     server = local_upstream(partial(_answer, gateway, request, command))
-    keeps = request.wire is RESPONSES and is_to_be_kept(request)
+    keeps = request.api is RESPONSES and is_to_be_kept(request)
     target = Target(NAME, REASON, server, SETTINGS, price=Price(input=0, output=0))
     return msgspec.structs.replace(
         request,
         mode="off",
         off_reason=REASON,
-        raw=_plain_body(request),
+        raw_body=_plain_body(request),
         route=Route(((target,),), request.route.name, request.route.memory),
-        kept=input_items(request.body)[-1:] if keeps else None,
+        kept_items=input_items(request.body)[-1:] if keeps else None,
     )
 
 
@@ -122,18 +122,18 @@ async def _answer(gateway: GatewayState, request: TurnInput, command: ChatComman
 
 def _plain_body(request: TurnInput) -> bytes:
     """Return a body that asks for an answer in the same way, without anything else in it."""
-    kept = {name: request.body[name] for name in KEPT if name in request.body}
-    said = [{"role": "user", "content": "."}]
-    if request.wire is RESPONSES:
-        return encode({**kept, "input": said, "store": False})
-    return encode({**kept, "messages": said, "max_tokens": 1024})
+    members = {name: request.body[name] for name in KEPT if name in request.body}
+    messages = [{"role": "user", "content": "."}]
+    if request.api is RESPONSES:
+        return encode({**members, "input": messages, "store": False})
+    return encode({**members, "messages": messages, "max_tokens": 1024})
 
 
 async def _run(gateway: GatewayState, request: TurnInput, command: ChatCommand) -> str:
     if request.owner is None:
         return NOBODY
     settings, memory = gateway.settings, gateway.memory
-    tenant, agent = request.principal.tenant, request.called.agent
+    tenant, agent = request.principal.tenant, request.agent_call.agent
     if settings.mode == "own-key" and not await _is_proven(gateway, request.principal):
         return NOT_PROVEN
     reads, run = COMMANDS[command.name]
@@ -164,27 +164,27 @@ async def _remember(gateway: GatewayState, actor: ManagementActor, text: str) ->
     if not text:
         return "What should be remembered? For example: /remember Grace arrives on Friday"
     gateway.memory.policy.screen.check("content", text)
-    new = NewPassage(text, actor=ACTOR)
-    added = await management.passages.add_passage(gateway.memory, actor, new)
-    return "\n".join(f"Remembered: {_short(p['content'])}" for p in added)
+    passage = NewPassage(text, actor=ACTOR)
+    added_passages = await management.passages.add_passage(gateway.memory, actor, passage)
+    return "\n".join(f"Remembered: {_short(p['content'])}" for p in added_passages)
 
 
 async def _forget(gateway: GatewayState, actor: ManagementActor, text: str) -> str:
     if not text:
         return "What should be forgotten? Give its words or its id: /forget Grace"
-    memory, wanted = gateway.memory, SearchQuery(text, limit=MAX_LISTED)
+    memory, query = gateway.memory, SearchQuery(text, limit=MAX_LISTED)
     if text.startswith("passage_"):
         await management.passages.set_passage_aside(memory, actor, text)
         return f"Forgotten: {text}. /undo restores it."
-    found = await management.passages.search_passages(memory, actor.scope, PassageFilter(wanted))
-    exact = [p for p in found if p["content"].casefold() == text.casefold()]
-    if len(chosen := exact or found) == 1:
-        await management.passages.set_passage_aside(memory, actor, chosen[0]["id"])
-        return f"Forgotten: {_short(chosen[0]['content'])}. /undo restores it."
-    if not chosen:
+    passages = await management.passages.search_passages(memory, actor.scope, PassageFilter(query))
+    exact_matches = [p for p in passages if p["content"].casefold() == text.casefold()]
+    if len(candidates := exact_matches or passages) == 1:
+        await management.passages.set_passage_aside(memory, actor, candidates[0]["id"])
+        return f"Forgotten: {_short(candidates[0]['content'])}. /undo restores it."
+    if not candidates:
         return "Nothing like that is remembered as a detail. /memory shows what is."
-    listed = "\n".join(f"- {_short(p['content'])}: /forget {p['id']}" for p in chosen)
-    return f"Which of these?\n{listed}"
+    suggestions = "\n".join(f"- {_short(p['content'])}: /forget {p['id']}" for p in candidates)
+    return f"Which of these?\n{suggestions}"
 
 
 async def _show(gateway: GatewayState, actor: ManagementActor, text: str) -> str:
@@ -202,28 +202,28 @@ async def _undo(gateway: GatewayState, actor: ManagementActor, text: str) -> str
     """Undo the newest change, of a block or a detail; with a label, of that block."""
     memory = gateway.memory
     if text.startswith("passage_"):
-        restored = await management.passages.restore_passage(memory, actor, text)
-        return f"Restored: {_short(restored['content'])}"
+        restored_passage = await management.passages.restore_passage(memory, actor, text)
+        return f"Restored: {_short(restored_passage['content'])}"
     try:
         if not text:
             return _describe_undone(await management.shared_undo.undo_newest(memory, actor))
         return _describe_undone(await management.shared_undo.undo_label(memory, actor, text))
     except NotFound:
-        whose = f"the block {text[:80]}" if text else "a block or a detail"
-        return f"There is no edit of {whose} to undo."
+        subject = f"the block {text[:80]}" if text else "a block or a detail"
+        return f"There is no edit of {subject} to undo."
 
 
-def _describe_undone(undone: UndoneChange) -> str:
+def _describe_undone(change: UndoneChange) -> str:
     """Say which change was undone, and what holds now."""
-    kind, name, text = undone
-    shown = _short(text or "(empty)")
+    kind, name, text = change
+    shown_text = _short(text or "(empty)")
     return {
-        "block": f"Undone: the edit of the block {name}. {name} now reads:\n{shown}"
+        "block": f"Undone: the edit of the block {name}. {name} now reads:\n{shown_text}"
         if text is not None
         else f"Undone: the block {name} is gone.",
-        "edited": f"Undone: the edit of a detail. It now reads: {shown}",
-        "forgotten": f"Undone: the detail is remembered again: {shown}",
-        "added": f"Undone: the detail is forgotten again: {shown}",
+        "edited": f"Undone: the edit of a detail. It now reads: {shown_text}",
+        "forgotten": f"Undone: the detail is remembered again: {shown_text}",
+        "added": f"Undone: the detail is forgotten again: {shown_text}",
     }[kind]
 
 
@@ -234,11 +234,12 @@ async def _explain(gateway: GatewayState, actor: ManagementActor, text: str) -> 
     turns = await management.activity.list_turns(
         gateway.memory, reach, since, MAX_TURNS, scope.user
     )
-    newest = next((turn for turn in turns if turn.agent == scope.agent), None)
-    if newest is None or (explain := newest.explain) is None:
+    newest_turn = next((turn for turn in turns if turn.agent == scope.agent), None)
+    if newest_turn is None or (explain := newest_turn.explain) is None:
         return "No recent turn of yours is on record."
     lines = [
-        f"Your last turn, {iso(newest.began_at)}: {explain.tokens.injected} tokens were added.",
+        f"Your last turn, {iso(newest_turn.began_at)}: {explain.tokens.injected} tokens were "
+        "added.",
         *(f"- {c.name}: {_short(c.result)}" for c in explain.tools),
         *(
             f"- {name} was {'on' if d.on else 'off'}: {d.why}"
@@ -250,8 +251,8 @@ async def _explain(gateway: GatewayState, actor: ManagementActor, text: str) -> 
 
 
 def _short(text: str) -> str:
-    cut = text[:MAX_SHOWN_CHARACTERS]
-    return cut if len(text) <= MAX_SHOWN_CHARACTERS else f"{cut}…"
+    beginning = text[:MAX_SHOWN_CHARACTERS]
+    return beginning if len(text) <= MAX_SHOWN_CHARACTERS else f"{beginning}…"
 
 
 Run = Callable[[GatewayState, ManagementActor, str], Awaitable[str]]

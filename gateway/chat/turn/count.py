@@ -30,14 +30,14 @@ def count_response(
     gateway: GatewayState,
     request: TurnInput,
     forward: Dispatcher,
-    counted: tuple[UpstreamPath, RequestInfo],
+    booking: tuple[UpstreamPath, RequestInfo],
 ) -> GatewayResponse:
     """Return the ASGI response to a request for a token count.
 
-    counted: the upstream's path for it, below `/v1`, and what the books know of the turn.
+    booking: the upstream's path for it, below `/v1`, and what the books know of the turn.
     """
     forward.meter.guess = None  # it costs nothing
-    path, entry = counted
+    path, entry = booking
     entry.path, entry.output = path, 0
     begin = partial(_begin, gateway, request, forward, path)
     return accounted_response(gateway, forward, entry, begin)
@@ -47,7 +47,7 @@ async def _begin(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: UpstreamPath
 ) -> PassthroughProducer:
     """Compose the request; return what asks the upstream to count it."""
-    content, state, reason = request.raw, "off", request.off_reason
+    content, state, reason = request.raw_body, "off", request.off_reason
     if request.too_heavy:
         state, reason = "degraded", f"degraded: {request.too_heavy}"
     elif request.uses_memory:
@@ -55,10 +55,12 @@ async def _begin(
             content, state, reason = await _compose(gateway, request, forward), "ok", ""
         except MemoryFault:
             state, reason = "degraded", UNAVAILABLE
-    named: Pairs = [(b"x-memory-status", state.encode())]
-    named += [(b"x-memory-reason", reason.encode())] if reason else []
-    sent = with_query(path, forward.query)
-    passing = RelayedRequest("POST", sent, content, own_headers=named, started_at=request.started)
+    headers: Pairs = [(b"x-memory-status", state.encode())]
+    headers += [(b"x-memory-reason", reason.encode())] if reason else []
+    counting_path = with_query(path, forward.query)
+    passing = RelayedRequest(
+        "POST", counting_path, content, own_headers=headers, started_at=request.started_at
+    )
     return PassthroughProducer(forward, passing, stream=False)
 
 
@@ -68,15 +70,15 @@ async def _compose(gateway: GatewayState, request: TurnInput, forward: Dispatche
     ask = await ask_of(gateway, request, forward, target)
     session = await gateway.memory.begin(replace(ask, records=False))
     try:
-        wire, prompt = request.wire, session.prompt
+        api, prompt = request.api, session.prompt
         parts = RoundParts(
             request.body,
             prompt,
-            wire.hidden_rounds(),
-            bool(prompt.offered),
+            api.hidden_rounds(),
+            bool(prompt.tools),
             view=request.facts.view,
         )
-        composed = wire.compose(parts, target.label)
+        composed_body = api.compose(parts, target.label)
     finally:
         await session.fail()  # which lets go of it
-    return encode({k: v for k, v in composed.items() if k not in NOT_COUNTED})
+    return encode({k: v for k, v in composed_body.items() if k not in NOT_COUNTED})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.response_keeper import ResponseKeeper
+from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.round_stream import (
     close_round,
     raise_for_incomplete,
@@ -19,19 +19,19 @@ from gateway.errors import GatewayError
 from gateway.http.response import CompletionProducer, ResponseHead
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply
+from gateway.state import GatewayState
 from gateway.wire.headers import Pairs
 
 
 class DegradedProducer(CompletionProducer):
-    """An answer without memory, in both modes. keeper: keeps what it leaves at the provider."""
+    """An answer without memory, in both modes."""
 
-    def __init__(
-        self, request: TurnInput, forward: Dispatcher, keeper: ResponseKeeper | None
-    ) -> None:
+    def __init__(self, gateway: GatewayState, request: TurnInput, forward: Dispatcher) -> None:
         super().__init__(stream=request.wants_stream)
-        self._request, self._forward, self._keeper = request, forward, keeper
-        view = request.found.view if request.found is not None else None
-        self._mask = request.wire.mask(request.body, (), forward.alias, injected=False, view=view)
+        self._request, self._forward = request, forward
+        self._keeper = keeper_of(gateway, request, forward)
+        view = request.whole_facts.view if request.whole_facts is not None else None
+        self._mask = request.api.mask(request.body, (), forward.alias, injected=False, view=view)
         self._reply: CompletionReply | None = None
         self._bytes = 0
 
@@ -44,28 +44,28 @@ class DegradedProducer(CompletionProducer):
         return answer if self._keeper is None else self._keeper.note_first(answer)
 
     async def _answer(self) -> AsyncGenerator[bytes, None]:
-        wire, mask, body = self._request.wire, self._mask, self._request.body
-        reply = self._reply = await self._forward.complete(lambda _: wire.own_request(body, None))
+        api, mask, body = self._request.api, self._mask, self._request.body
+        reply = self._reply = await self._forward.complete(lambda _: api.own_request(body, None))
         mask.alias = self._forward.alias
         try:
-            async for shown in stream_round(reply, mask, self._forward):
-                yield shown
+            async for events in stream_round(reply, mask, self._forward):
+                yield events
         finally:
             await reply.incoming.close()
-        rest, result = await close_round(mask)
-        if rest:
-            yield rest
+        last_events, result = await close_round(mask)
+        if last_events:
+            yield last_events
         self._forward.meter.record_usage(result.usage)
         raise_for_incomplete(result, self._forward, whole=reply.plain is not None)
         if reply.plain is not None:
             self._bytes = len(reply.plain)
             mask.pass_on(reply.plain, result)
             reply.plain = b""  # the mask's now
-        if held := mask.finish():
-            yield held
+        if held_events := mask.finish():
+            yield held_events
         if (keeper := self._keeper) is not None:
-            left = await keeper.row(mask, [result.reply], wire.hidden_rounds(), "")
-            keeper.settle(left, written=False)
+            row = await keeper.row(mask, [result.reply], api.hidden_rounds(), "")
+            keeper.settle(row, written=False)
         if self.stream:
             yield mask.end(mask.usage)
 
@@ -79,7 +79,7 @@ class DegradedProducer(CompletionProducer):
         return [
             (b"x-memory-status", b"degraded"),
             (b"x-memory-reason", b"degraded: the memory store is unavailable"),
-            *self._forward.target_headers(self._request.started),
+            *self._forward.target_headers(self._request.started_at),
         ]
 
     def error_event(self, error: GatewayError) -> bytes:

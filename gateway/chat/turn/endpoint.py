@@ -77,7 +77,7 @@ def response_to(
     forward = dispatcher_of(gateway, request)
     if count:
         return count_response(gateway, request, forward, (count, entry_of(request)))
-    compacts = not request.wire.is_chat and may_ask_for_compaction(request)
+    compacts = not request.api.is_chat and may_ask_for_compaction(request)
     if compacts:
         request = replace(request, mode="off", off_reason="background")
     entry = entry_of(request)
@@ -98,18 +98,18 @@ def entry_of(request: TurnInput) -> RequestInfo:
     entry = RequestInfo(
         request.id,
         request.principal,
-        request.wire.path,
-        request.started,
+        request.api.path,
+        request.started_at,
         request.body["model"],
         request.mode,
         None if off else request.user,
         request.total_output,
-        request.wire is RESPONSES and runs_in_background(request),
+        request.api is RESPONSES and runs_in_background(request),
     )
-    if request.called.agent is not None:
-        entry.profile = request.called.agent.name
-    if request.called.chain is not None:
-        entry.parent = request.called.chain.parent
+    if request.agent_call.agent is not None:
+        entry.profile = request.agent_call.agent.name
+    if request.agent_call.chain is not None:
+        entry.parent = request.agent_call.chain.parent
     name_memory(entry, request)
     return entry
 
@@ -118,7 +118,7 @@ def name_memory(entry: RequestInfo, request: TurnInput) -> None:
     """Let the answer name whose memory it is about, where that is not plainly the user's."""
     if request.mode != "off":
         entry.agent, entry.project = request.agent, request.project
-        entry.owner = request.user if request.called.agent is None else request.owner
+        entry.owner = request.user if request.agent_call.agent is None else request.owner
 
 
 def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
@@ -128,19 +128,19 @@ def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     if principal.paths is None and (gateway.settings.single_user or not request.uses_memory):
         owner = None  # in an account that one person uses, their key passes as it is
     forward = new_dispatcher(gateway, request.route, request.headers, principal, owner)
-    forward.wire, forward.dropped = request.wire, request.dropped
-    if request.found is not None:
-        history = request.found.history
+    forward.wire, forward.dropped = request.api, request.dropped_members
+    if request.whole_facts is not None:
+        history = request.whole_facts.history
         # Of a chat completion, new messages are sent as they came, where it is known how they stand
         # in the body; earlier ones may be decoded.
-        as_they_came = request.wire.is_chat and history.source is not None
-        may_be_long = len(request.raw) > LIGHT_BYTES
+        as_they_came = request.api.is_chat and history.source is not None
+        may_be_long = len(request.raw_body) > LIGHT_BYTES
         is_long = may_be_long and history.is_long
         forward.writes_off_loop = is_long if as_they_came else history.heavy
-    if not request.wire.is_chat:  # as the relay does; what chat completions take is known
+    if not request.api.is_chat:  # as the relay does; what chat completions take is known
         forward.query = query_of(request)
-    forward.meter.guess = len(request.raw) // BYTES_A_TOKEN + 1
+    forward.meter.guess = len(request.raw_body) // BYTES_A_TOKEN + 1
     if gateway.settings.routing.sticky:
-        whose = f"{principal.tenant}\x00{request.user}"
-        forward.conversation = affinity_key(request.messages, request.conversation, whose)
+        caller = f"{principal.tenant}\x00{request.user}"
+        forward.conversation = affinity_key(request.messages, request.conversation, caller)
     return forward

@@ -33,15 +33,15 @@ def relay_turn(
     status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
     passing = RelayedRequest(
         "POST",
-        with_query(request.wire.path, query_of(request)),
-        request.raw,
+        with_query(request.api.path, query_of(request)),
+        request.raw_body,
         several=request.body.get("n") not in (None, 1),
         own_headers=status,
-        started_at=request.started,
+        started_at=request.started_at,
     )
-    if request.wire is RESPONSES and request.off_reason == COMMAND:
-        if request.kept is not None:
+    if request.api is RESPONSES and request.off_reason == COMMAND:
+        if request.kept_items is not None:
             return CommandAnswer(gateway, request, forward, passing)
-    elif request.wire is RESPONSES and request.body.get("store") is not False:
+    elif request.api is RESPONSES and request.body.get("store") is not False:
         return StoredPassthrough(gateway, request, forward, passing)
     return PassthroughProducer(forward, passing, request.wants_stream)

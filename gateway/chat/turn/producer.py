@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from gateway.chat.intake.lacking_search import prepare_search
 from gateway.chat.intake.memory_request import ask_of
 from gateway.chat.intake.operator_tools import ToolTarget, may_have_tools, toolbox_of
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.asked_turn import Serve, run_ask
 from gateway.chat.turn.degraded import DegradedProducer
-from gateway.chat.turn.target_options import adapt_request, target_options
+from gateway.chat.turn.target_options import target_options
 from gateway.chat.turn.turn import Turn, TurnLimits
 from gateway.chat.turn.unread_answer import UnreadTurn, answer_unread, needs_memory
 from gateway.errors import GatewayError, Unavailable
@@ -42,14 +42,14 @@ async def begin_turn(
     memory, body = gateway.settings.memory, request.body
     target = await forward.first_target()
     if gateway.toolbox.stand_in is not None:
-        request = adapt_request(gateway, request, target)
+        request = prepare_search(gateway, request, target)
     authorization, tenant = forward.caller.authorization, request.principal.tenant
     if authorization is not None and gateway.credentials.keep(tenant, authorization):
         gateway.worker.resume(tenant)
     try:
         ask = await ask_of(gateway, request, forward, target)
         if may_have_tools(gateway, request):
-            if (chain := request.called.chain) is not None:
+            if (chain := request.agent_call.chain) is not None:
                 ask.asked_by = chain.asked_by
             run = partial(run_ask, serve, gateway)
             ask.toolbox = await toolbox_of(gateway, request, ToolTarget(forward, target, run))
@@ -60,7 +60,7 @@ async def begin_turn(
                 "The memory store is unavailable, and this request needs it. Try again shortly.",
                 headers=[(b"retry-after", b"1")],
             ) from e
-        return DegradedProducer(request, forward, keeper_of(gateway, request, forward))
+        return DegradedProducer(gateway, request, forward)
     if ask.scope.user is None:
         session.trace.notes.append(NOBODY)
     turn = Turn(
@@ -75,14 +75,14 @@ async def begin_turn(
 
 def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
     """Return the rounds and the seconds that a turn beginning now may take."""
-    memory, agent = gateway.settings.memory, request.called.agent
+    memory, agent = gateway.settings.memory, request.agent_call.agent
     rounds, seconds = memory.max_rounds, memory.turn_seconds
     if agent is not None:
         rounds = agent.settings.max_rounds or rounds
         seconds = agent.settings.turn_seconds or seconds
     until = asyncio.get_running_loop().time() + seconds
     patience = HEAVY_SECONDS if request.facts.history.heavy else memory.read_deadline_ms / 1000
-    sums = request.wire.sums_usage and memory.usage == "sum"
+    sums = request.api.sums_usage and memory.usage == "sum"
     return TurnLimits(rounds, until, sums, patience)
 
 
@@ -122,7 +122,7 @@ class TurnProducer(CompletionProducer):
         out = [
             (b"x-memory-status", b"degraded" if why_degraded else b"ok"),
             (b"x-memory-conversation", self._conversation_name(session.conversation.name)),
-            *self._forward.target_headers(self._request.started),
+            *self._forward.target_headers(self._request.started_at),
         ]
         if why_degraded:
             out.append((b"x-memory-reason", b"degraded: " + why_degraded.encode()))
@@ -130,11 +130,11 @@ class TurnProducer(CompletionProducer):
             out.append((b"x-memory-explain", session.explain_id.encode()))
         if not self.stream:
             out += [
-                (b"x-memory-rounds", b"%d" % len(turn.used)),
+                (b"x-memory-rounds", b"%d" % len(turn.usages)),
                 (b"x-memory-injected-tokens", b"%d" % session.prompt.injected_tokens),
             ]
-            if called := session.trace.tools:
-                runs = sum("entry" in call for call in called)
+            if calls := session.trace.tools:
+                runs = sum("entry" in call for call in calls)
                 out += [(b"x-memory-tool-calls", b"%d" % runs)] if runs else []
         return out
 
@@ -146,12 +146,12 @@ class TurnProducer(CompletionProducer):
 
     def _conversation_name(self, name: str) -> bytes:
         """Return the conversation as the client spelt it, else percent-encoded."""
-        if as_sent := self._request.conversation_as_sent:
-            return as_sent
+        if sent_name := self._request.conversation_as_sent:
+            return sent_name
         return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
 
     def instead_of(self, error: Exception) -> UnreadTurn | None:
-        if self._turn.finished:  # what fails now was read, and is recorded
+        if self._turn.is_finished:  # what fails now was read, and is recorded
             return None
         end = partial(self.on_finish, error)
         return answer_unread(self._gateway, self._request, self._forward, error, end)
@@ -162,4 +162,4 @@ class TurnProducer(CompletionProducer):
         if error is None and authorization is not None and self._forward.served is not None:
             self._gateway.credentials.accept(authorization)
         self._forward.tools_run = self._turn.session.trace.tools
-        return None if self._turn.finished else self._turn.abandon(error)
+        return None if self._turn.is_finished else self._turn.abandon(error)

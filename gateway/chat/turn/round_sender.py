@@ -57,7 +57,7 @@ class TurnKeeper(Protocol):
         """Return what an answer leaves; None for nothing. replies: its rounds, as received."""
         ...
 
-    def beside(self, found: Any) -> Mapping[str, Json]:
+    def beside(self, row: Any) -> Mapping[str, Json]:
         """Return what is written in the transaction that records the turn."""
         ...
 
@@ -67,7 +67,7 @@ class TurnKeeper(Protocol):
         """Return the events; what goes on without its client is recorded before they are shown."""
         ...
 
-    def settle(self, found: Any, *, written: bool) -> None:
+    def settle(self, row: Any, *, written: bool) -> None:
         """Write by itself what was not written with its turn."""
         ...
 
@@ -78,10 +78,10 @@ class TargetOptions(msgspec.Struct, frozen=True):
     ask_usage: it tells the usage of a stream where it is asked to. reject: told when a target
     refused our additions. frozen: the core text stays the same for an epoch, and is no live one.
     facts: None where the body is to be asked. keeper: keeps what the turn leaves at the provider.
-    windows: learns from what targets refuse and report. refused: single additions that the target
-    is known to refuse. reject_addition: told when it took a request only without one. given_up:
-    what memory leaves out since an earlier refusal, "" for nothing. stand_in: answers for a
-    vendor's own search, None for none.
+    windows: learns from what targets refuse and report. refused_additions: single additions that
+    the target is known to refuse. reject_addition: told when it took a request only without one.
+    given_up: what memory leaves out since an earlier refusal, "" for nothing. stand_in: answers for
+    a vendor's own search, None for none.
     """
 
     ask_usage: bool = True
@@ -90,9 +90,9 @@ class TargetOptions(msgspec.Struct, frozen=True):
     facts: RequestFacts | None = None
     keeper: TurnKeeper | None = None
     windows: ContextWindows | None = None
-    refused: frozenset[str] = frozenset()
+    refused_additions: frozenset[str] = frozenset()
     reject_addition: Callable[[Target, str], None] | None = None
-    given_up: str = ""
+    omission_note: str = ""
     stand_in: SearchStandIn | None = None
 
 
@@ -100,10 +100,10 @@ class RoundSender:
     """Sends the rounds of one turn.
 
     reply: the newest. is_last: no round follows for calls of ours. gave_up: a target took only the
-    client's own body. given_up: what memory leaves out since an earlier refusal, "" for nothing.
-    withheld: names of tools that rules do not show now. lost_rounds: reasoning was left out whose
-    hidden calls are not known. cut_to: tokens that a target silently cut the request to, 0 if it
-    did not.
+    client's own body. omission_note: what memory leaves out since an earlier refusal, "" for
+    nothing. withheld: names of tools that rules do not show now. lost_rounds: reasoning was left
+    out whose hidden calls are not known. cut_tokens: tokens that a target silently cut the request
+    to, 0 if it did not.
     """
 
     def __init__(
@@ -113,23 +113,23 @@ class RoundSender:
         forward: Dispatcher,
         options: TargetOptions,
     ) -> None:
-        offers = bool(session.prompt.offered)
+        offers = bool(session.prompt.tools)
         self.reply: CompletionReply | None = None
         self.injection = Injection.FULL if offers else Injection.WITHOUT_TOOLS
         self.is_last = not offers
         self.gave_up = self.lost_rounds = False
-        self.cut_to = 0
-        self.given_up = options.given_up
+        self.cut_tokens = 0
+        self.omission_note = options.omission_note
         self.hidden = forward.wire.hidden_rounds()
         self._body = body
-        self._wire = forward.wire
+        self._api = forward.wire
         self._session = session
         self._forward = forward
         self.options = options
         self.withheld = frozenset[str]()
-        self._refused = set(options.refused)
-        if options.given_up:
-            session.trace.notes.append(options.given_up)
+        self._refused_additions = set(options.refused_additions)
+        if options.omission_note:
+            session.trace.notes.append(options.omission_note)
 
     def withdraw_tools(self) -> None:
         """Let the next round be the last: our tools are not offered in it."""
@@ -140,12 +140,12 @@ class RoundSender:
     @property
     def wants_json(self) -> bool:
         """Whether the answer is to be one JSON text."""
-        facts = self.options.facts or self._wire.facts(self._body)
+        facts = self.options.facts or self._api.facts(self._body)
         return facts.wants_json
 
     def write_reply(self, text: str, before: Json | None) -> Json:
         """Return a reply of the gateway's own. before: the turn's last one, if there was one."""
-        return self._wire.text_reply(self._body, text, before)
+        return self._api.text_reply(self._body, text, before)
 
     @property
     def has_room(self) -> bool:
@@ -158,21 +158,23 @@ class RoundSender:
         first: no round went before. What does not fit however hard it is compacted goes without
         additions, so that no client sees an overflow that we alone caused. Raises GatewayError.
         """
-        before, compactions, rejected = self.injection, 0, False
-        known = set(self._refused)
-        if known:
-            self._leave_out_known(known)
+        injection_before, compactions, rejected = self.injection, 0, False
+        known_refusals = set(self._refused_additions)
+        if known_refusals:
+            self._leave_out_known(known_refusals)
         while True:
-            less = self.injection is Injection.NONE or self._refused != known
-            changed = compactions > 0 or less
+            sends_less = (
+                self.injection is Injection.NONE or self._refused_additions != known_refusals
+            )
+            is_changed = compactions > 0 or sends_less
             try:
                 reply = await self._forward.complete(
-                    self.compose, another=changed or not first, frozen=self._is_frozen
+                    self.compose, another=is_changed or not first, frozen=self._is_frozen
                 )
             except UpstreamRefused as e:
                 if is_overflow(e):
                     if not await self._shrink(e, compactions):
-                        if self._wire.marks_overflow:
+                        if self._api.marks_overflow:
                             raise as_context_overflow(e) from e
                         raise
                     compactions += 1
@@ -182,42 +184,44 @@ class RoundSender:
                     rejected = True
                 continue
             self._note_sent(reply)
-            if self._refused or before is not self.injection:
-                given_up = before is not self.injection
-                self._note_refusals(reply.target, known, rejected if given_up else None)
+            if self._refused_additions or injection_before is not self.injection:
+                gave_up_memory = injection_before is not self.injection
+                self._note_refusals(
+                    reply.target, known_refusals, rejected if gave_up_memory else None
+                )
             self.reply = reply
             return reply
 
-    def _leave_out_known(self, known: Collection[str]) -> None:
+    def _leave_out_known(self, known_refusals: Collection[str]) -> None:
         """Send what a target is known to take, from the beginning."""
-        if IMAGES in known:
+        if IMAGES in known_refusals:
             self.hidden.drop_images()
-        if STATE in known:
+        if STATE in known_refusals:
             self.hidden.send_whole()
 
     async def learn_from(self, usage: Json | None) -> None:
         """Learn from what the first round's upstream counted of its prompt."""
         windows, facts, reply = self.options.windows, self.options.facts, self.reply
-        managed = facts is not None and facts.manages_context
+        is_managed = facts is not None and facts.manages_context
         # Some formats count without what was in a cache.
-        if windows is None or reply is None or managed or not self._wire.sums_usage:
+        if windows is None or reply is None or is_managed or not self._api.sums_usage:
             await self._session.calibrate_token_counter(usage)
             return
         caller, size = self._forward.caller, self._session.request_bytes
-        proven = windows.has_taken(reply.target, caller, size)
-        report = await self._session.calibrate_token_counter(usage, proven=proven)
-        self.cut_to = windows.note_report(reply.target, caller, report, size)
-        if self.cut_to:
+        is_proven = windows.has_taken(reply.target, caller, size)
+        report = await self._session.calibrate_token_counter(usage, proven=is_proven)
+        self.cut_tokens = windows.note_report(reply.target, caller, report, size)
+        if self.cut_tokens:
             self._session.trace.notes.append(
                 f"{reply.target.label} cut the request without saying so: it counted "
-                f"{self.cut_to} tokens, which is taken for its window now"
+                f"{self.cut_tokens} tokens, which is taken for its window now"
             )
 
     def compose(self, target: Target) -> Composed:
         """Return the request as it goes upstream now."""
         prompt = self._session.prompt
         if self.injection is Injection.NONE:
-            return self._wire.own_request(self._body, prompt.client)
+            return self._api.own_request(self._body, prompt.client)
         if not target.supports_images:
             self.hidden.drop_images()
         if self.withheld:
@@ -227,15 +231,15 @@ class RoundSender:
             prompt,
             self.hidden,
             self.injection is Injection.FULL,
-            self.options.ask_usage and USAGE not in self._refused,
+            self.options.ask_usage and USAGE not in self._refused_additions,
             self.options.facts.view if self.options.facts else None,
-            INCLUDE not in self._refused,
+            INCLUDE not in self._refused_additions,
         )
-        composed = self._wire.compose(parts, target.label)
+        composed_body = self._api.compose(parts, target.label)
         if (stand_in := self.options.stand_in) is None:
-            return composed
-        first = not self.hidden.messages
-        return stand_in.compose(composed, self.withheld, offers=parts.tools, first=first)
+            return composed_body
+        is_first = not self.hidden.messages
+        return stand_in.compose(composed_body, self.withheld, offers=parts.tools, is_first=is_first)
 
     @property
     def _is_frozen(self) -> bool:
@@ -250,15 +254,17 @@ class RoundSender:
         if self.injection is Injection.NONE:
             return False
         facts = self.options.facts
-        managed = facts is not None and facts.manages_context
-        if not managed and compactions < COMPACTIONS:
-            told = sizes_told(refusal)
-            smaller = await self._session.compact_harder(compactions, told)
+        is_managed = facts is not None and facts.manages_context
+        if not is_managed and compactions < COMPACTIONS:
+            error_tokens = sizes_told(refusal)
+            smaller = await self._session.compact_harder(compactions, error_tokens)
             if (
                 windows := self.options.windows
             ) is not None and self._forward.last_target is not None:
-                counted = self._session.refused_tokens
-                windows.note_refusal(self._forward.last_target, self._forward.caller, counted, told)
+                counted_tokens = self._session.refused_tokens
+                windows.note_refusal(
+                    self._forward.last_target, self._forward.caller, counted_tokens, error_tokens
+                )
             if smaller:
                 return True
         if not (self._session.prompt.adds_anything or self.hidden.messages):
@@ -271,10 +277,10 @@ class RoundSender:
         if self._gives_up_addition(refusal):
             return True
         if self.hidden.messages and refusal.status in NOT_KEPT and self.hidden.send_whole():
-            self._refused.add(STATE)
+            self._refused_additions.add(STATE)
             return True
         if refusal.status in ADDITIONS_REFUSED and self.hidden.drop_images():
-            self._refused.add(IMAGES)
+            self._refused_additions.add(IMAGES)
             return True
         if not self._may_be_our_fault(refusal):
             return False
@@ -286,26 +292,28 @@ class RoundSender:
         if refusal.status not in ADDITIONS_REFUSED or self.injection is Injection.NONE:
             return False
         name = named_addition(refusal)
-        if not name or name in self._refused or asks_itself(self._body, name):
+        if not name or name in self._refused_additions or asks_itself(self._body, name):
             return False
-        self._refused.add(name)
+        self._refused_additions.add(name)
         return True
 
-    def _note_refusals(self, target: Target, known: set[str], rejected: bool | None) -> None:
+    def _note_refusals(
+        self, target: Target, known_refusals: set[str], rejected: bool | None
+    ) -> None:
         """Note what a target took a request only without, now and in an earlier request.
 
         rejected: see `_note_given_up`; None where it took our additions.
         """
-        self._note_additions(target, self._refused - known)
-        self._note_known(target, known)
+        self._note_additions(target, self._refused_additions - known_refusals)
+        self._note_known(target, known_refusals)
         if rejected is not None:
             self._note_given_up(target, rejected)
 
     def _note_additions(self, target: Target, names: Collection[str]) -> None:
         """Note what a target took a request only without."""
         for name in sorted(names):
-            told = "to go on from its own state" if name == STATE else f"`{name}`"
-            self._session.trace.notes.append(f"{target.label} refused {told}; it was left out")
+            addition = "to go on from its own state" if name == STATE else f"`{name}`"
+            self._session.trace.notes.append(f"{target.label} refused {addition}; it was left out")
             if self.options.reject_addition is not None:
                 self.options.reject_addition(target, name)
 
@@ -334,9 +342,9 @@ class RoundSender:
             )
             if lost_reasoning or LOST_ITEMS in carriage.lost_members:
                 self.lost_rounds = True
-            lost = ", ".join(carriage.lost_members)
+            lost_members = ", ".join(carriage.lost_members)
             note = f"{reply.target.label} was sent {SENT[carriage.form]}"
-            note += f"; dropped: {lost}" if lost else ""
+            note += f"; dropped: {lost_members}" if lost_members else ""
             notes = self._session.trace.notes
             notes += [note] if note not in notes else []
 

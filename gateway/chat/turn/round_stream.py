@@ -42,14 +42,14 @@ async def stream_round(  # noqa: C901 - one loop, whose ends stand in their orde
                     await reply.incoming.wait_for_end()
                 return
             async for data in body:
-                shown, left = forward_events(data, mask, framer)
-                if shown:
-                    yield shown
+                events_shown, unread_bytes = forward_events(data, mask, framer)
+                if events_shown:
+                    yield events_shown
                 is_long = framer.waiting_bytes > LONG_BYTES
-                if left and (
-                    events := await feed_long(framer, left)
+                if unread_bytes and (
+                    events := await feed_long(framer, unread_bytes)
                     if is_long
-                    else feed_framer(framer, left)
+                    else feed_framer(framer, unread_bytes)
                 ):
                     break
             else:
@@ -67,15 +67,15 @@ def forward_events(data: bytes, mask: ReplyMask, framer: SseFramer) -> tuple[byt
     """
     if framer.waiting_bytes:
         return b"", data
-    at, forwarded = 0, []
+    at, forwarded_events = 0, []
     while (end := data.find(EVENT_END, at) + len(EVENT_END)) > at + 1:
-        shown = mask.fast_forward(data[at:end])
-        if not shown:
+        event = mask.fast_forward(data[at:end])
+        if not event:
             break
-        forwarded.append(shown)
+        forwarded_events.append(event)
         at = end
-    framer.count += len(forwarded)
-    return b"".join(forwarded), data[at:]
+    framer.count += len(forwarded_events)
+    return b"".join(forwarded_events), data[at:]
 
 
 async def _consume_events(
@@ -86,12 +86,12 @@ async def _consume_events(
     Return the fault of a malformed one.
     """
     for event in events:
-        if shown := mask.fast_forward(event.event_bytes):
-            out.append(shown)
+        if event_shown := mask.fast_forward(event.event_bytes):
+            out.append(event_shown)
         elif event.data:
             try:
-                if shown := await mask.show(event):
-                    out.append(shown)
+                if event_shown := await mask.show(event):
+                    out.append(event_shown)
             except StreamIncomplete as e:
                 return e
             if mask.over:
@@ -105,10 +105,10 @@ def raise_for_incomplete(result: RoundResult, forward: Dispatcher, whole: bool) 
     Unless it came whole, raise StreamIncomplete for a missing finish.
     """
     if result.error is not None:
-        failed = UpstreamFailed(result.error)
+        failure = UpstreamFailed(result.error)
         if forward.served is not None:
-            forward.log_failure(failed, forward.served)
-        raise failed
+            forward.log_failure(failure, forward.served)
+        raise failure
     if not result.complete and not whole:
         raise StreamIncomplete(
             "The upstream's stream ended before the answer was complete. What came is above; try "
@@ -125,10 +125,10 @@ async def read_whole(
     """
     if in_parts or reply.chunk is None or mask.holds_finish:
         return None
-    plain = reply.plain or b""
-    if len(plain) <= SURE_BYTES:
+    plain_reply = reply.plain or b""
+    if len(plain_reply) <= SURE_BYTES:
         return mask.take_whole(reply.chunk)
-    return await run_by_weight(plain, mask.take_whole, reply.chunk)
+    return await run_by_weight(plain_reply, mask.take_whole, reply.chunk)
 
 
 async def close_round(mask: ReplyMask) -> tuple[bytes, RoundResult]:

@@ -50,4 +50,4 @@ class RuleExits:
 
     @property
     def _tool_names(self) -> list[str]:
-        return [tool["function"]["name"] for tool in self._session.prompt.offered]
+        return [tool["function"]["name"] for tool in self._session.prompt.tools]

@@ -49,11 +49,11 @@ def stand_in_of(
         return None
     if tool.name not in session.prompt.owned or tool.name in request.facts.tool_names:
         return None
-    offered = {shown["function"]["name"] for shown in session.prompt.offered}
-    if not offered:  # the request or its target takes no tools of ours
+    tool_names = {definition["function"]["name"] for definition in session.prompt.tools}
+    if not tool_names:  # the request or its target takes no tools of ours
         return None
     seal = _SearchSeal(gateway.secret, request)
-    return SearchStandIn(search, tool, seal, is_offered=tool.name in offered)
+    return SearchStandIn(search, tool, seal, is_offered=tool.name in tool_names)
 
 
 class _SearchSeal:
@@ -71,8 +71,8 @@ class _SearchSeal:
     def open(self, hit: Any) -> Mapping[str, Any] | None:
         """Return what a hit that came back holds; None for another scope's, or another vendor's."""
         token = hit.get("encrypted_content") if isinstance(hit, dict) else None
-        opened = self._seal.open(f"{SEALED}{token}") if isinstance(token, str) else None
-        return None if opened is None else opened.members
+        sealed_members = self._seal.open(f"{SEALED}{token}") if isinstance(token, str) else None
+        return None if sealed_members is None else sealed_members.members
 
 
 class SearchStandIn:
@@ -83,34 +83,34 @@ class SearchStandIn:
     ) -> None:
         self._search, self._seal, self._is_offered = search, seal, is_offered
         self._function: Json = tool.definition["function"]
-        self._waiting: list[ShownSearch] = []
+        self._unshown_searches: list[ShownSearch] = []
         self._citations = SearchCitations(seal.close)
 
     def compose(
-        self, body: Composed, withheld: Collection[str], *, offers: bool, first: bool
+        self, body: Composed, withheld: Collection[str], *, offers: bool, is_first: bool
     ) -> Composed:
         """Return a composed request with the function in place of the vendor's search.
 
-        offers: tools of ours are offered. first: no round went before.
+        offers: tools of ours are offered. is_first: no round went before.
         """
         is_shown = offers and self._function["name"] not in withheld
         function = self._function if is_shown else None
         if self._search.form == CHAT:
             return replace_search_options(body, None if self._is_offered else function)
-        sent = replace_vendor_search(body, self._search, function, is_first=first)
+        sent_body = replace_vendor_search(body, self._search, function, is_first=is_first)
         if self._search.form == MESSAGES:
             name = self._function["name"]
-            sent["messages"] = searched_again(sent["messages"], name, self._seal.open)
-        return sent
+            sent_body["messages"] = searched_again(sent_body["messages"], name, self._seal.open)
+        return sent_body
 
     def take_in(self, calls: Sequence[ToolCall], results: Sequence[Result]) -> None:
         """Take in what calls of a round came to; those of the function are shown."""
         for call, result in zip(calls, results, strict=True):
             if call.name == self._function["name"]:
                 query = object_or_empty(call.arguments.encode("utf-8", "replace")).get("query")
-                searched = read_search(str(query or ""), text_of_result(result))
-                self._waiting.append(searched)
-                self._citations.add(searched)
+                search = read_search(str(query or ""), text_of_result(result))
+                self._unshown_searches.append(search)
+                self._citations.add(search)
 
     def show(self, mask: ReplyMask) -> bytes:
         """Return the events of searches that were not shown yet.
@@ -122,10 +122,10 @@ class SearchStandIn:
         if not isinstance(mask, SearchingMask):
             return b""
         mask.citations = self._citations
-        waiting, self._waiting = self._waiting, []
-        return b"".join(mask.show_search(self._parts_of(searched)) for searched in waiting)
+        searches, self._unshown_searches = self._unshown_searches, []
+        return b"".join(mask.show_search(self._parts_of(search)) for search in searches)
 
-    def _parts_of(self, searched: ShownSearch) -> list[Json]:
+    def _parts_of(self, search: ShownSearch) -> list[Json]:
         if self._search.form == MESSAGES:
-            return message_blocks(searched, self._seal.close)
-        return response_items(searched, shows_sources=self._search.shows_sources)
+            return message_blocks(search, self._seal.close)
+        return response_items(search, shows_sources=self._search.shows_sources)

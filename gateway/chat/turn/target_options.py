@@ -10,7 +10,6 @@ from gateway.chat.intake.capabilities import (
     refused_additions,
     told_rejection,
 )
-from gateway.chat.intake.lacking_search import prepare_search
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.round_sender import TargetOptions
@@ -23,11 +22,6 @@ from memory import Session
 NOTHING_REFUSED: frozenset[str] = frozenset()
 
 
-def adapt_request(gateway: GatewayState, request: TurnInput, target: Target) -> TurnInput:
-    """Return a request as memory and tools see it: what its target lacks is stood in for."""
-    return prepare_search(gateway, request, target)
-
-
 def target_options(
     gateway: GatewayState,
     request: TurnInput,
@@ -37,14 +31,14 @@ def target_options(
 ) -> TargetOptions:
     """Return what a turn needs to know of its target."""
     facts, body = request.facts, request.body
-    has_lacks = gateway.lacks.held > 0
+    has_lacks = gateway.lacks.byte_count > 0
     return TargetOptions(
         # A task leaves as its client sent it.
         target.settings.stream_usage and not session.is_task,
         partial(record_rejection, gateway, facts, body),
         gateway.settings.memory.placement == "cache_stable",
         facts,
-        None if request.wire.is_chat else keeper_of(gateway, request, forward),
+        None if request.api.is_chat else keeper_of(gateway, request, forward),
         gateway.windows,
         refused_additions(gateway, target) if has_lacks else NOTHING_REFUSED,
         partial(record_addition, gateway),

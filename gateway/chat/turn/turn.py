@@ -52,14 +52,14 @@ class TurnLimits(msgspec.Struct):
 class _LastPart(msgspec.Struct, frozen=True):
     """The end of an answer, which may show nothing of its own."""
 
-    shown: bytes
+    events: bytes
 
 
 class Turn:
     """One client request, from composing to its last event.
 
-    reply: the upstream's newest. used: the usage of each round, as reported. finished: nothing is
-    left to record.
+    reply: the upstream's newest. usages: the usage of each round, as reported. is_finished: nothing
+    is left to record.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class Turn:
         limits: TurnLimits,
         options: TargetOptions,
     ) -> None:
-        wire = forward.wire
-        facts = wire.facts(body) if options.facts is None else options.facts
+        api = forward.wire
+        facts = api.facts(body) if options.facts is None else options.facts
         self.session = session
         self.replies: list[Json] = []  # what each round came to, as received
         self._keeper = options.keeper
-        self.used: list[Json | None] = []
+        self.usages: list[Json | None] = []
         self._bytes = 0  # of the answers that came whole
-        self.finished = False
+        self.is_finished = False
         self.stream = bool(body.get("stream"))
         self._forward = forward
         self._limits = limits
-        self.mask = _mask(wire, body, facts, session, forward)
+        self.mask = _mask(api, body, facts, session, forward)
         self._sender = RoundSender(body, session, forward, options)
         self._opening = RequestOpening(session, streamed=self.stream)
         self._replayed_usage: Json | None = None  # of the rounds that an earlier attempt finished
@@ -107,13 +107,13 @@ class Turn:
         sender = self._sender
         if sender.gave_up:
             return "the upstream took the request only without the memory in it"
-        if sender.cut_to:
+        if sender.cut_tokens:
             return (
-                f"the upstream cut the request to {sender.cut_to} tokens without saying so: "
+                f"the upstream cut the request to {sender.cut_tokens} tokens without saying so: "
                 "the oldest of it was not read"
             )
-        if sender.given_up:
-            return sender.given_up
+        if sender.omission_note:
+            return sender.omission_note
         if sender.lost_rounds:
             return (
                 "memory calls of earlier answers could not be put back, so the reasoning that led "
@@ -129,7 +129,7 @@ class Turn:
     def usage(self) -> Json | None:
         if self._limits.sum_usage:
             return self.mask.usage
-        return next((u for u in reversed(self.used) if u), self._replayed_usage)
+        return next((u for u in reversed(self.usages) if u), self._replayed_usage)
 
     def events(self) -> AsyncGenerator[bytes, None]:
         """Return the events of `run`, after what must be recorded before the first of them."""
@@ -142,31 +142,31 @@ class Turn:
         """Yield the events to show, up to `[DONE]`. Raises GatewayError."""
         self._opening.begin()
         try:
-            replayed, goes_on = await self._replay() if self.session.rounds else (b"", True)
-            if replayed:
-                yield replayed
+            replayed_events, goes_on = await self._replay() if self.session.rounds else (b"", True)
+            if replayed_events:
+                yield replayed_events
             if not goes_on:
                 await self._opening.finish()
             while goes_on:
-                if self._exits is not None and (last := await self._end_by_rule(self._exits)):
-                    yield last.shown
+                if self._exits is not None and (last_part := await self._end_by_rule(self._exits)):
+                    yield last_part.events
                     break
-                reply = await self._sender.send(first=not (self.used or self.session.rounds))
+                reply = await self._sender.send(first=not (self.usages or self.session.rounds))
                 if len(self._forward.route.targets) > 1:
                     self.mask.alias = self._forward.alias
-                in_parts = bool(self.stream or self.used or self._sender.hidden.messages)
+                in_parts = bool(self.stream or self.usages or self._sender.hidden.messages)
                 result = await read_whole(reply, self.mask, in_parts=in_parts)
                 try:
                     await self._opening.wait(self._limits.patience)
                     if result is None:
-                        async for shown in stream_round(reply, self.mask, self._forward):
-                            yield shown
+                        async for events in stream_round(reply, self.mask, self._forward):
+                            yield events
                 finally:
                     await reply.incoming.close()
                 if result is None:
-                    rest, result = await close_round(self.mask)
-                    if rest:
-                        yield rest
+                    last_events, result = await close_round(self.mask)
+                    if last_events:
+                        yield last_events
                 goes_on = await self._end_round(reply, result)
                 follows = goes_on or self._sender.options.stand_in is not None
                 if follows and (between := self._show_between(goes_on=goes_on)):
@@ -198,8 +198,8 @@ class Turn:
 
     async def record(self) -> None:
         """Record what the client was shown."""
-        self.finished = True
-        await self._sender.learn_from(self.used[0] if self.used else None)
+        self.is_finished = True
+        await self._sender.learn_from(self.usages[0] if self.usages else None)
         answers = await self._look(self.answers)
         if not answers:
             # The upstream gave no choice at all: there is nothing to record.
@@ -210,30 +210,35 @@ class Turn:
             explain["unmet"] = self._exits.list_unmet()
         hidden = self._sender.hidden.recorded
         keeper, session = self._keeper, self.session
-        left = None
+        row = None
         if keeper is not None:
-            named = session.conversation.name
-            left = await keeper.row(self.mask, self.replies, self._sender.hidden, named)
-        beside = keeper.beside(left) if keeper is not None else {}
-        proven = bool(self.used or session.rounds)
+            conversation = session.conversation.name
+            row = await keeper.row(self.mask, self.replies, self._sender.hidden, conversation)
+        rows_beside = keeper.beside(row) if keeper is not None else {}
+        is_proven = bool(self.usages or session.rounds)
         outcome = TurnOutcome(
-            answers, hidden, prove=proven, explain=explain, beside=beside, served=self._by
+            answers,
+            hidden,
+            prove=is_proven,
+            explain=explain,
+            rows_beside=rows_beside,
+            served=self._by,
         )
-        kept = await session.finish(outcome)
-        if not kept:
+        is_kept = await session.finish(outcome)
+        if not is_kept:
             self._unrecorded = True
         if keeper is not None:
-            written = kept and session.is_recording and not session.is_late
-            keeper.settle(left, written=written)
+            is_written = is_kept and session.is_recording and not session.is_late
+            keeper.settle(row, written=is_written)
 
     async def abandon(self, error: BaseException | None) -> None:
         """End the turn early.
 
         What was shown is kept, marked aborted; nothing is kept of refused credentials.
         """
-        if self.finished:
+        if self.is_finished:
             return
-        self.finished = True
+        self.is_finished = True
         if isinstance(error, UpstreamRefused) and error.status in (401, 403):
             await self.session.drop_all()
             return
@@ -243,8 +248,8 @@ class Turn:
             await self.session.drop_all()
             return
         await close_round(self.mask)
-        shown = await self._look(self.answers)
-        answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in shown]
+        shown_answers = await self._look(self.answers)
+        answers = [{k: v for k, v in a.items() if k != "tool_calls"} for a in shown_answers]
         if not (self.stream and any(a.get("content") for a in answers)):
             await self.session.fail()
             return
@@ -261,8 +266,8 @@ class Turn:
         """
         out = b""
         for entry in self.session.rounds:
-            shown, result = self.mask.replay(entry["reply"])
-            out += shown
+            events, result = self.mask.replay(entry["reply"])
+            out += events
             self._replayed_usage = result.usage
             self.replies.append(result.reply)
             self._sender.hidden.reassign_ids_of(result.theirs)
@@ -304,9 +309,9 @@ class Turn:
             return None
         await self._opening.finish()
         before = self.replies[-1] if self.replies else None
-        shown, result = self.mask.end_with(self._sender.write_reply(text, before))
+        events, result = self.mask.end_with(self._sender.write_reply(text, before))
         self._sender.hidden.record_last(result, self._by)
-        return _LastPart(shown)
+        return _LastPart(events)
 
     async def _write_opening(self) -> None:
         """Write the request before its calls run: it has not had the upstream's time for it."""
@@ -315,18 +320,18 @@ class Turn:
         await self._opening.finish()
 
     def _check_result(self, reply: CompletionReply, result: RoundResult, *, is_last: bool) -> None:
-        self.used.append(result.usage)
+        self.usages.append(result.usage)
         self.replies.append(result.reply)
         self._forward.meter.record_usage(result.usage)
         self.session.trace.rounds.append(result.usage)
         came_whole = reply.plain is not None and not self.stream
         if result.error is not None or not (result.complete or came_whole):
             raise_for_incomplete(result, self._forward, whole=came_whole)
-        alone = len(self.used) == 1 and not self.session.rounds and not result.ours
+        is_only_round = len(self.usages) == 1 and not self.session.rounds and not result.ours
         if reply.plain is None:
             return
         self._bytes += len(reply.plain)
-        if alone and is_last:
+        if is_only_round and is_last:
             self.mask.pass_on(reply.plain, result)
         reply.plain = b""  # the mask's now, which lets go of it when it writes another
 
@@ -341,11 +346,11 @@ class Turn:
             return False
         if result.cut or sender.is_last:
             stands = sender.is_last or (result.cut and self._forward.wire.cut_is_final)
-            alone = not result.theirs and not result.text_shown and not stands
+            is_only_ours = not result.theirs and not result.text_shown and not stands
             sender.withdraw_tools()
-            if not alone:
+            if not is_only_ours:
                 hidden.record_last(result, self._by)
-            return alone
+            return is_only_ours
         answers = await self.session.run(self._forward.wire.calls(result), result.reply)
         return self._take_in(result, answers)
 
@@ -368,8 +373,8 @@ class Turn:
             return False
         if self._sender.wants_json and result.text_shown:
             return False
-        late = asyncio.get_running_loop().time() > self._limits.until
-        if late or len(self.session.rounds) >= self._limits.rounds:
+        is_late = asyncio.get_running_loop().time() > self._limits.until
+        if is_late or len(self.session.rounds) >= self._limits.rounds:
             sender.withdraw_tools()
         return True
 
@@ -381,10 +386,10 @@ class Turn:
 
 
 def _mask(
-    wire: ApiFormat, body: Json, facts: RequestFacts, session: Session, forward: Dispatcher
+    api: ApiFormat, body: Json, facts: RequestFacts, session: Session, forward: Dispatcher
 ) -> ReplyMask:
     """Return the mask of a request: our names are hidden where it may know of them."""
     prompt = session.prompt
-    knows = bool(prompt.offered or prompt.core or prompt.plan.epoch.tools)
+    knows = bool(prompt.tools or prompt.core or prompt.plan.epoch.tools)
     owned = prompt.owned - facts.tool_names if knows else frozenset()
-    return wire.mask(body, owned, forward.alias, injected=prompt.adds_anything, view=facts.view)
+    return api.mask(body, owned, forward.alias, injected=prompt.adds_anything, view=facts.view)

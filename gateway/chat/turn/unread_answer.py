@@ -52,9 +52,9 @@ def answer_unread(
 
 def needs_memory(request: TurnInput) -> bool:
     """Tell whether a request has its history from memory alone."""
-    named = request.conversation and not request.resends
-    kept_here = named and request.wire.is_chat  # else it is not sent from here
-    return bool(kept_here) and request.facts.history.after.newest < 0
+    is_named = request.conversation and not request.resends
+    is_kept_here = is_named and request.api.is_chat  # else it is not sent from here
+    return bool(is_kept_here) and request.facts.history.after.newest < 0
 
 
 class UnreadTurn:

@@ -294,7 +294,7 @@ async def test_a_kept_connection_that_dies_is_replaced_at_once_uncounted_and_in_
         assert "fine" in answer.text
         assert answer.headers["x-mnemogate-attempts"] == "1"
         assert up.at[-1] - up.at[-2] < 0.3
-        assert not live.gateway.choice.cooldowns.records.held
+        assert not live.gateway.choice.cooldowns.records.byte_count
 
 
 @each_way

@@ -64,9 +64,9 @@ def test_a_refused_part_is_sent_again_bundle_by_bundle(status):
     person = Person((status, "bad_line"), {}, (status, "bad_line"))
     outcome = sent(person, chat("a"), chat("b"), chat("c"))
     assert [len(body) for body in person.bodies] == [6, 2, 2, 2]
-    assert [(b.place, b.reason) for b in outcome.broken] == [("conversation b", "no")]
+    assert [(b.place, b.reason) for b in outcome.broken_records] == [("conversation b", "no")]
     alone = sent(Person((status, "bad_line")), chat("a"))
-    assert [b.place for b in alone.broken] == ["conversation a"]
+    assert [b.place for b in alone.broken_records] == ["conversation a"]
 
 
 def test_another_refusal_ends_the_import():

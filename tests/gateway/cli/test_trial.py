@@ -24,7 +24,9 @@ def results():
     for turn, memory in zip(SCRIPT, GOOD, strict=True):
         calls = ["archival_memory_insert"] if turn.saves else []
         answer = f"It is {turn.finds}." if turn.finds else "Fine."
-        out.append(TurnResult(answer, memory, calls, added=len(calls), tokens_in=10, tokens_out=2))
+        out.append(
+            TurnResult(answer, memory, calls, added_texts=len(calls), tokens_in=10, tokens_out=2)
+        )
     return out
 
 
@@ -35,7 +37,12 @@ def values(verdict):
 def test_a_model_that_does_everything_needs_no_help():
     verdict = judge(results())
     assert (verdict.saves, verdict.finds) == (Score(3, 3), Score(3, 3))
-    assert (verdict.corrects, verdict.forgets, verdict.junk, verdict.failed) == (True, True, 0, 0)
+    assert (verdict.corrects, verdict.forgets, verdict.junk, verdict.failed_turns) == (
+        True,
+        True,
+        0,
+        0,
+    )
     assert values(verdict) == {
         "memory.tools": "always",
         "memory.extract": "off",
@@ -44,9 +51,11 @@ def test_a_model_that_does_everything_needs_no_help():
 
 
 def test_a_model_that_never_calls_is_helped_and_not_offered_what_it_does_not_use():
-    found = [replace(r, calls=[], memory=[], added=0, answer="I do not know.") for r in results()]
+    found = [
+        replace(r, calls=[], memory=[], added_texts=0, answer="I do not know.") for r in results()
+    ]
     verdict = judge(found)
-    assert (verdict.saves.right, verdict.finds.right, verdict.corrects) == (0, 0, False)
+    assert (verdict.saves.correct, verdict.finds.correct, verdict.corrects) == (0, 0, False)
     assert values(verdict) == {
         "memory.tools": "with_client_tools",
         "memory.extract": "always",
@@ -66,7 +75,7 @@ def test_a_model_that_saves_and_does_not_search_needs_recall_alone():
 
 
 @pytest.mark.parametrize(
-    "how", [{"offered": False}, {"calls": ["x", "x"], "refused": 2}, {"added": 3}]
+    "how", [{"offered": False}, {"calls": ["x", "x"], "refused_calls": 2}, {"added_texts": 3}]
 )
 def test_tools_that_do_harm_or_are_not_taken_are_not_offered(how):
     verdict = judge([replace(r, **how) for r in results()])
@@ -89,7 +98,7 @@ def test_what_is_corrected_must_not_stay_beside_it_and_what_is_forgotten_must_be
 def test_a_turn_without_an_answer_counts_as_failed():
     found = [replace(r, error="timed out") for r in results()]
     verdict = judge(found)
-    assert (verdict.failed, verdict.takes_tools, verdict.saves.whole) == (12, False, False)
+    assert (verdict.failed_turns, verdict.takes_tools, verdict.saves.whole) == (12, False, False)
 
 
 def test_the_report_has_the_cost_and_every_turn():

@@ -170,6 +170,6 @@ async def test_t_m1_a_list_that_is_none_fails_the_entry_until_it_is_one(tmp_path
         async with server, kind(pins, "odd", url=f"http://127.0.0.1:{server.port}/mcp") as made:
             await until(lambda: made.last_error)
             assert "what the server answered is not MCP" in made.last_error
-            made._asked.set()  # at once, in place of a second later
+            made._refresh_event.set()  # at once, in place of a second later
             await until(lambda: made.list_tools("t"))
             assert (await call(made), made.problem) == ("fine", "")

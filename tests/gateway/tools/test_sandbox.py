@@ -91,7 +91,7 @@ async def test_printed_lines_stand_behind_the_result_and_are_bounded(sandbox):
     assert (await run(sandbox, "print('hello')")).show() == "Printed:\nhello"
     limits = SandboxLimits(seconds=2, print_characters=100)
     outcome = await run(sandbox, "for _ in range(99): print('a' * 9)\n1", limits=limits)
-    assert outcome.printed.endswith("\n[890 more characters were printed]")
+    assert outcome.output.endswith("\n[890 more characters were printed]")
     assert outcome.text == "1"
 
 

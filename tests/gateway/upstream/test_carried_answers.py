@@ -49,4 +49,4 @@ def test_its_size_has_a_bound():
     kept = CarriedAnswers(max_bytes=10 * EACH_BYTES)
     for number in range(100):
         kept.keep(b"t", ASKED, answer(call(str(number), "A" * number)), SAID)
-    assert kept._answers.held <= 10 * EACH_BYTES
+    assert kept._answers.byte_count <= 10 * EACH_BYTES

@@ -294,7 +294,7 @@ async def test_a_turn_that_continues_a_counted_one_counts_what_is_new():
 async def test_a_short_request_is_not_counted():
     turn = long_turn()
     budget = room(turn, Shelf(turn), 0.5)
-    budget.most = TokenBound(10)
+    budget.token_bound = TokenBound(10)
     fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), budget)
     assert (fitted.tokens, fitted.how) == (0, "")
     assert ensure_counted(turn, fitted, budget).tokens > 0
@@ -348,7 +348,7 @@ async def test_no_summary_is_planned_for_what_is_far_from_the_threshold(share):
     fitted = FittedContext(PlacementPlan(new_epoch([], "tag", 0), ""))
     answers = [{"role": "assistant", "content": "x" * 10}]
     assert await plan_summary(turn, fitted, budget, answers) is None
-    budget.budget, budget.most = 10**6, TokenBound(10)
+    budget.budget, budget.token_bound = 10**6, TokenBound(10)
     assert await plan_summary(turn, fitted, budget, answers) is None
 
 

@@ -30,7 +30,7 @@ def compose(turn):
 
 
 def names(prompt):
-    return [t["function"]["name"] for t in prompt.offered]
+    return [t["function"]["name"] for t in prompt.tools]
 
 
 def test_a_new_conversation_gets_the_core_text_and_the_tools():
@@ -40,7 +40,7 @@ def test_a_new_conversation_gets_the_core_text_and_the_tools():
     assert (prompt.notes, prompt.splices, prompt.recall) == ({}, {}, "")
     assert "core_memory_append" in names(prompt)
     assert prompt.plan.reason == "new conversation"
-    assert prompt.seen == {"human": 0, "persona": 0}
+    assert prompt.seen_versions == {"human": 0, "persona": 0}
     assert prompt.messages is prompt.client is turn.ask.messages
     assert prompt.adds_anything
 
@@ -66,13 +66,13 @@ def test_nothing_is_added_where_nothing_may_be(asked):
 def test_a_target_without_tools_gets_the_core_text_alone():
     prompt = compose(a_turn(offer=False))
     assert prompt.core
-    assert prompt.offered == []
+    assert prompt.tools == []
 
 
 def test_nobody_gets_the_blocks_that_say_something_and_no_tools():
     prompt = compose(a_turn(scope=NOBODY))
-    assert prompt.offered == []
-    assert prompt.seen == {"human": 0}
+    assert prompt.tools == []
+    assert prompt.seen_versions == {"human": 0}
 
 
 def test_the_clients_own_messages_are_apart_where_history_is_kept_here():
@@ -97,10 +97,10 @@ def test_a_running_epoch_goes_on_from_what_was_sent_before():
     sent = SentPrompt(
         turn.ask.messages.after, "a", [b"{}"], FittedContext(PlacementPlan(epoch, "")), {}
     )
-    turn = structs.replace(turn, snapshot=structs.replace(turn.snapshot, sent=sent))
+    turn = structs.replace(turn, snapshot=structs.replace(turn.snapshot, sent_prompt=sent))
     prompt = compose(turn)
     assert prompt.plan.epoch is epoch
-    assert prompt.previous is sent
+    assert prompt.previous_prompt is sent
 
 
 def test_what_changed_is_told_in_a_note_and_counts_as_seen():
@@ -108,7 +108,7 @@ def test_what_changed_is_told_in_a_note_and_counts_as_seen():
     prompt = compose(turn)
     assert "Likes coffee." in prompt.notes[2]
     assert "Likes coffee." not in prompt.core
-    assert prompt.seen["human"] == 2
+    assert prompt.seen_versions["human"] == 2
 
 
 def test_a_retry_tells_what_the_earlier_attempt_told():
@@ -118,13 +118,13 @@ def test_a_retry_tells_what_the_earlier_attempt_told():
     waiting = TurnNode(9, 3, epoch=epoch.id, note="<told>", told={"human": "Likes milk."})
     turn = structs.replace(
         turn,
-        snapshot=structs.replace(turn.snapshot, waiting=waiting),
+        snapshot=structs.replace(turn.snapshot, attempt_node=waiting),
         identity=structs.replace(turn.identity, adopted=True),
     )
     turn.progress.rounds.append({"reply": {}, "results": []})
     prompt = compose(turn)
     assert (prompt.notes[2], prompt.plan.note) == ("<told>", "<told>")
-    assert "human" not in prompt.seen
+    assert "human" not in prompt.seen_versions
 
 
 def test_recall_adds_what_seems_relevant_once():
@@ -133,7 +133,7 @@ def test_recall_adds_what_seems_relevant_once():
     turn.services.retrieval.found_passages = [hit]
     prompt = compose(turn)
     assert "Tea is green." in prompt.recall
-    assert (prompt.recalled.keys, prompt.recalled.passages) == ([11], [11])
+    assert (prompt.recall_result.keys, prompt.recall_result.passages) == ([11], [11])
     assert turn.services.retrieval.asked[0].text == "which tea?"
 
 
@@ -186,7 +186,7 @@ async def test_a_prompt_that_is_too_long_is_cut_into_another():
     smaller = await composer.compact_harder(counted, 0, None)
     assert smaller.fitted.tokens < counted.fitted.tokens
     assert smaller.plan.reason == COMPACTION
-    assert smaller.previous is None
+    assert smaller.previous_prompt is None
     assert len(smaller.drop) > 0
     assert len(prompt.drop) == 0
     assert turn.progress.trace.evicted[0]["messages"] == len(smaller.drop)
@@ -249,6 +249,6 @@ def test_samples_of_the_turn_before_hold_for_what_continues_it(monkeypatch):
     fitted = FittedContext(PlacementPlan(epoch, ""), sampled=SampledSize(19_000, 5000))
     sent = SentPrompt(turn.ask.messages.after, "a", [b"{}"], fitted, {})
     ask = structs.replace(turn.ask, window=20_000, body=LONG_BODY)
-    turn = structs.replace(turn, ask=ask, snapshot=structs.replace(turn.snapshot, sent=sent))
+    turn = structs.replace(turn, ask=ask, snapshot=structs.replace(turn.snapshot, sent_prompt=sent))
     monkeypatch.setattr(TokenCounter, "sample", None)
     assert compose(turn).fitted.sampled == SampledSize(20_000, 6000)

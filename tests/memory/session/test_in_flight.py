@@ -14,16 +14,16 @@ def nothing_is_held(turns):
 def test_of_two_attempts_at_a_request_one_is_the_first():
     turns = InFlight()
     first, second = turns.claim(b"r"), turns.claim(b"r")
-    assert (first.first, second.first) == (True, False)
+    assert (first.is_first, second.is_first) == (True, False)
     second.release()
     assert b"r" in turns.requests
     first.release()
-    assert turns.claim(b"r").first
+    assert turns.claim(b"r").is_first
 
 
 def test_a_request_that_has_no_name_is_no_duplicate_of_another():
     turns = InFlight()
-    assert not turns.claim(None).first
+    assert not turns.claim(None).is_first
     assert nothing_is_held(turns)
 
 
@@ -56,7 +56,7 @@ def test_a_released_turn_does_not_end_a_later_attempt():
     turns = InFlight()
     first = turns.claim(b"r")
     first.release()
-    assert turns.claim(b"r").first
+    assert turns.claim(b"r").is_first
     first.release()
     assert b"r" in turns.requests
 

@@ -47,13 +47,13 @@ def sent(prompt):
         prompt.core,
         prompt.notes,
         prompt.splices,
-        prompt.offered,
-        prompt.seen,
+        prompt.tools,
+        prompt.seen_versions,
         prompt.injected_tokens,
         prompt.tools_tokens,
         prompt.owned,
         prompt.budget.budget,
-        prompt.budget.other,
+        prompt.budget.other_tokens,
         prompt.plan.epoch.id,
         prompt.plan.reason,
         prompt.plan.told,
@@ -100,4 +100,4 @@ def test_blocks_that_are_left_out_are_named_each_time():
     blocks = {**BLOCKS, "human": human}
     turn = a_turn(policy=POLICY, window=2000, body=b"x" * 99, snapshot={"blocks": blocks})
     assert compose(turn).prepared is None
-    assert turn.progress.trace.left_out
+    assert turn.progress.trace.omitted_labels

@@ -149,9 +149,9 @@ async def test_the_next_turn_finds_what_it_would_read():
     sent = SentPrompt(prompt.messages.after, "a", [], prompt.fitted, {})
     await recorder.finish(prompt, TurnOutcome([ANSWER]), sent)
     ((began, where, line),) = turn.services.lines.kept
-    assert began is turn.attempt.shelf
+    assert began is turn.attempt.entries
     assert where == line.past.node.chain
-    assert (line.sent, line.past.epoch, line.scope_id) == (sent, prompt.plan.epoch, 70)
+    assert (line.sent_prompt, line.past.epoch, line.scope_id) == (sent, prompt.plan.epoch, 70)
     assert line.blocks is turn.snapshot.blocks
     assert turn.services.retrieval.added == 1
 
@@ -161,7 +161,7 @@ async def test_a_history_that_is_kept_here_is_found_by_its_name():
     await recorder.finish(prompt, TurnOutcome([ANSWER]))
     ((_, where, line),) = turn.services.lines.kept
     assert where == b"name mine"
-    assert line.kept is not None
+    assert line.server_history is not None
     assert b"name mine" in turn.services.lines.taken
 
 
@@ -181,7 +181,7 @@ async def test_an_answer_that_the_store_does_not_take_is_spilled(rows):
     await recorder.open(prompt)
     turn.services.db.faults = [late()]
     assert await recorder.finish(prompt, TurnOutcome([ANSWER]))
-    (record,) = turn.services.spill.kept
+    (record,) = turn.services.recovery_log.kept
     assert record.answers == [ANSWER]
     assert turn.services.lines.kept == []
     assert not held(turn)
@@ -199,14 +199,14 @@ async def test_a_whole_turn_that_the_store_does_not_take_is_not_spilled():
     turn, recorder, prompt = await begun()
     turn.services.db.faults = [late()]
     assert not await recorder.finish(prompt, TurnOutcome([ANSWER]))
-    assert turn.services.spill.kept == []
+    assert turn.services.recovery_log.kept == []
 
 
 async def test_nothing_stays_of_a_user_who_was_erased_meanwhile():
     turn, recorder, prompt = await begun()
     turn.services.db.faults = [ErasedMeanwhile("gone")]
     assert await recorder.finish(prompt, TurnOutcome([ANSWER]))
-    assert turn.services.spill.kept == []
+    assert turn.services.recovery_log.kept == []
     assert not held(turn)
 
 
@@ -288,7 +288,7 @@ async def test_a_tenant_is_proven_where_the_store_says_so():
 
 def test_an_unanswered_node_for_this_history_is_gone_on_with():
     waiting, line = TurnNode(5, 3), ConversationState(3, "conv_3", False, False, None)
-    turn = a_turn(snapshot={"waiting": waiting, "waiting_in": line})
+    turn = a_turn(snapshot={"attempt_node": waiting, "attempt_conversation": line})
     assert (turn.identity.node_id, turn.identity.adopted) == (5, True)
     assert turn.identity.conversation is line
 
@@ -296,7 +296,7 @@ def test_an_unanswered_node_for_this_history_is_gone_on_with():
 def test_a_node_that_a_turn_under_way_has_is_left_to_it():
     turns = InFlight()
     turns.claim(b"other").hold_node(5)
-    turn = a_turn(snapshot={"waiting": TurnNode(5, 3)}, in_flight=turns)
+    turn = a_turn(snapshot={"attempt_node": TurnNode(5, 3)}, in_flight=turns)
     assert not turn.identity.adopted
     assert turn.identity.node_id != 5
 

@@ -168,7 +168,7 @@ async def test_what_is_held_is_bounded_in_bytes(tmp_path, monkeypatch):
         )
     with pytest.raises(OSError):
         await spill.keep(record())
-    assert (spill.held_records, spill.lost) == (2, 1)
+    assert (spill.held_records, spill.lost_records) == (2, 1)
 
 
 async def test_what_is_held_is_erased_with_its_user(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from memory.session.replay import Replay
 
 SCOPE = SimpleNamespace(tenant="acme", user="ada")
 RECORD = SimpleNamespace(
-    owner=SimpleNamespace(scope=SCOPE), conversation="c", beside=None, large=()
+    owner=SimpleNamespace(scope=SCOPE), conversation="c", beside=None, large_bodies=()
 )
 
 

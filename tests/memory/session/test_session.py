@@ -75,4 +75,4 @@ def test_an_answer_that_the_store_does_not_take_goes_to_the_recovery_log():
     turn.progress.opened = True
     turn.services.db.faults = [late()]
     assert asyncio.run(session.finish(TurnOutcome([ANSWER])))
-    assert len(turn.services.spill.kept) == 1
+    assert len(turn.services.recovery_log.kept) == 1

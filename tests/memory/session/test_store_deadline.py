@@ -23,10 +23,10 @@ def test_what_a_wait_took_is_deducted_also_when_it_failed():
     with pytest.raises(ValueError, match="x"), deadline.of(0.01):
         time.sleep(0.03)
         raise ValueError("x")
-    assert deadline.left == pytest.approx(0.04)
+    assert deadline.seconds_left == pytest.approx(0.04)
     with deadline.of(1):
         time.sleep(0.06)
-    assert deadline.left == 0
+    assert deadline.seconds_left == 0
 
 
 def test_a_wait_for_a_connection_is_not_deducted():
@@ -34,4 +34,4 @@ def test_a_wait_for_a_connection_is_not_deducted():
     with deadline.of(0.4):
         time.sleep(0.2)
         tell_of_connection()
-    assert deadline.left > 0.4
+    assert deadline.seconds_left > 0.4

@@ -112,7 +112,7 @@ async def test_calls_that_write_are_made_known_to_other_turns(ledger):
     assert (turn.services.lines.forgotten, turn.attempt.edited) == (0, False)
     await ToolRunner(turn, {}).run([APPEND], REPLY, ALL)
     assert (turn.services.lines.forgotten, turn.attempt.edited) == (1, True)
-    assert turn.attempt.shelf is turn.services.lines.place
+    assert turn.attempt.entries is turn.services.lines.place
 
 
 @pytest.mark.parametrize("kind", ["not saved", "of nobody"])
@@ -120,7 +120,7 @@ async def test_what_is_late_or_a_branchs_own_leaves_nothing_to_the_next_turn(led
     turn = opened(scope=Scope("t", None if kind == "of nobody" else "ada", "default", SECRET))
     turn.services.db.faults = [late() if kind == "not saved" else None]
     await ToolRunner(turn, {}).run([APPEND], REPLY, ALL)
-    assert turn.attempt.shelf is None
+    assert turn.attempt.entries is None
 
 
 async def test_a_client_that_leaves_while_its_round_is_written_makes_it_known_too(

@@ -106,9 +106,8 @@ class Database:
         self._queue: asyncio.Queue[WaitingWork] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
         self._write_loop: set[asyncio.Task[Any]] = set()  # reads, and writes side by side
-        self._next: WaitingWork | None = (
-            None  # taken from the queue, but not part of the previous group
-        )
+        # Taken from the queue, but not part of the previous group.
+        self._next: WaitingWork | None = None
         self._waiting_pieces = asyncio.Lock()  # its holder may have a piece in the queue
         self._small_writes: list[WaitingWork] = []
         self._committing = False

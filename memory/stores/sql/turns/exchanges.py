@@ -18,14 +18,14 @@ encode, decode = msgspec.json.encode, msgspec.json.decode
 class Exchange(msgspec.Struct):
     """One turn. key: its row key, by which turns are in their order. at: Unix time.
 
-    said: rows of its messages, in their order. rounds: its rounds with memory calls, each with the
-    `reply` as received and the `results`, for about a day. calls: the memory calls by their rounds,
-    as the explain record has them, where the rounds are gone.
+    messages: rows of its messages, in their order. rounds: its rounds with memory calls, each with
+    the `reply` as received and the `results`, for about a day. calls: the memory calls by their
+    rounds, as the explain record has them, where the rounds are gone.
     """
 
     key: int
     at: float
-    said: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
     rounds: list[Json] = []
     calls: list[Json] = []
 
@@ -42,24 +42,24 @@ def page(
         Exchange(row.id, row.at, [], decode(row.rounds) if row.rounds else [])
         for row in conn.execute(query.order_by(order).limit(limit))
     ]
-    known = {turn.key: turn for turn in turns}
-    said = select(t.messages).where(
-        m.conversation == conversation, m.node.in_(known), m.source != "evicted"
+    turns_by_key = {turn.key: turn for turn in turns}
+    query_messages = select(t.messages).where(
+        m.conversation == conversation, m.node.in_(turns_by_key), m.source != "evicted"
     )
-    for row in conn.execute(said.order_by(m.id)):
-        whole = {} if row.pieces is None else {"body": _whole(conn, row)}
-        known[row.node].said.append({**row._mapping, **whole})
+    for row in conn.execute(query_messages.order_by(m.id)):
+        whole_body = {} if row.pieces is None else {"body": _whole(conn, row)}
+        turns_by_key[row.node].messages.append({**row._mapping, **whole_body})
     _add_calls(conn, [turn for turn in turns if not turn.rounds])
     return turns
 
 
 def _add_calls(conn: Connection, turns: list[Exchange]) -> None:
     """Add what the explain records of turns tell of their memory calls."""
-    known = {turn.key: turn for turn in turns}
-    records = select(x.id, x.record).where(x.id.in_(known), x.record.like('%"tools":[{%'))
+    turns_by_key = {turn.key: turn for turn in turns}
+    records = select(x.id, x.record).where(x.id.in_(turns_by_key), x.record.like('%"tools":[{%'))
     for row in conn.execute(records):
         record = decode(row.record.split("\n")[-1])
-        known[row.id].calls = record.get("tools") or []
+        turns_by_key[row.id].calls = record.get("tools") or []
 
 
 def _whole(conn: Connection, row: Any) -> str:

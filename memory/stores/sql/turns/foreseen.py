@@ -35,15 +35,15 @@ class ForeseenRows:
 
 def _key(statement: Any, values: Mapping[str, Any]) -> Key:
     """Return what tells questions apart; a statement has the same parameters each time."""
-    given = [values[name] for name in sorted(values)]
-    return (statement, *[tuple(v) if type(v) is list else v for v in given])
+    parameters = [values[name] for name in sorted(values)]
+    return (statement, *[tuple(v) if type(v) is list else v for v in parameters])
 
 
 @contextmanager
 def foresee(conn: Connection) -> Iterator[ForeseenRows]:
     """Answer the statements of a block with rows that it is told, and ask the database nothing."""
-    known = conn.info[NAME] = ForeseenRows()
+    foreseen_rows = conn.info[NAME] = ForeseenRows()
     try:
-        yield known
+        yield foreseen_rows
     finally:
         del conn.info[NAME]

@@ -71,9 +71,11 @@ NEXT = (
 NEXT_OF = NEXT.where(j.scope_id == bindparam("scope"))
 BREAK = update(t.journal).where(j.id == bindparam("key")).values(broken=True)
 # What the store, or whoever files, knows by itself; `answers`: their rows are in `contents`.
-OPENING_OMITS = {"owner", "there", "large", "holder", "once", "beside"}
-RECORD_OMITS = {"owner", "key", "large", "versions", "holder", "aside", "answers", "explain"} | {
-    "said_by",  # stands in `contents`
+OPENING_OMITS = {"owner", "status", "large_bodies", "holder", "once", "beside"}
+# Who asked stands in the contents.
+RECORD_OMITS = {"owner", "key", "large_bodies", "versions", "holder", "aside", "answers"} | {
+    "explain",
+    "said_by",
 }
 
 
@@ -152,23 +154,23 @@ def entry_of(
     assert turn is not None  # noqa: S101 - of a turn there is one at least
     owner, now = turn.owner, clock.now()
     scope = owner.scope
-    stored = _StoredTurn(scope.tenant, scope.user, scope.agent, scope.owner, owner.generation)
+    stored_turn = _StoredTurn(scope.tenant, scope.user, scope.agent, scope.owner, owner.generation)
     if opening is not None:
-        stored.opening = _Opening(*_members_of_opening(opening))
-        stored.opening.at = now
+        stored_turn.opening = _Opening(*_members_of_opening(opening))
+        stored_turn.opening.at = now
     if record is not None:
         for node in record.nodes:
             node.at = now
-        stored.record = _Record(*_members_of_record(record))
-        stored.record.at = now
+        stored_turn.record = _Record(*_members_of_record(record))
+        stored_turn.record.at = now
         if record.explain is not None:
-            stored.explain_id = record.explain[0]
-            stored.record.explained = turn_writer.explain_text(record.explain[1], now)
+            stored_turn.explain_id = record.explain[0]
+            stored_turn.record.explained = turn_writer.explain_text(record.explain[1], now)
     try:
-        encoded = _encode(stored)
+        entry = _encode(stored_turn)
     except (UnicodeEncodeError, OverflowError, TypeError, ValueError):
         return None
-    if len(encoded) > ENTRY_BYTES:
+    if len(entry) > ENTRY_BYTES:
         return None
     values = {
         "id": new_key(),
@@ -178,7 +180,7 @@ def entry_of(
         "expected": place.ends,
         "owner": scope.owner,
         "generation": owner.generation,
-        "entry": encoded,
+        "entry": entry,
     }
     return JournalEntry(owner, place.conversation, values, bool(record and record.jobs))
 
@@ -193,9 +195,9 @@ class _FiledTurn(NamedTuple):
     @property
     def first(self) -> PendingTurn | TurnRecord:
         """What is written first."""
-        first = self.opening or self.record
-        assert first is not None  # noqa: S101 - a row has one of them
-        return first
+        part = self.opening or self.record
+        assert part is not None  # noqa: S101 - a row has one of them
+        return part
 
 
 class _WaitingRow(NamedTuple):
@@ -222,10 +224,10 @@ class Journal:
         self.tables: list[ApplicationTables] = []
         self.rows = 0  # that wait, at most
         self.urgent = 0  # of these, how many have jobs
-        self.newest = 0  # key of the row that was appended last
+        self.newest_key = 0  # key of the row that was appended last
         self._bytes = 0
         # By the key of a scope: its rows that wait, the oldest first.
-        self._waiting: dict[bytes, list[_WaitingRow]] = {}
+        self._waiting_rows: dict[bytes, list[_WaitingRow]] = {}
         self._scopes: dict[int, bytes] = {}  # keys of their scopes, by the scope's row
 
     def key_of(self, scope_id: int | None) -> bytes | None:
@@ -236,7 +238,7 @@ class Journal:
         """Tell whether rows of a scope wait, of any if it is None. but: a conversation."""
         if scope is None:
             return self.rows > 0
-        return not {but}.issuperset(map(CONVERSATION, self._waiting.get(scope, ())))
+        return not {but}.issuperset(map(CONVERSATION, self._waiting_rows.get(scope, ())))
 
     def append(self, conn: Connection, entry: JournalEntry) -> bool:
         """Append a row; False if the turn has to be written at once. Raises ErasedMeanwhile."""
@@ -248,27 +250,29 @@ class Journal:
         if not execute(conn, APPEND, values):
             return False
         size = len(values["entry"])
-        self.newest = values["id"]
-        row = _WaitingRow(self.newest, values["scope"], entry.conversation, size, entry.is_urgent)
-        self._waiting.setdefault(scope, []).append(row)
+        self.newest_key = values["id"]
+        key, scope_id = self.newest_key, values["scope"]
+        row = _WaitingRow(key, scope_id, entry.conversation, size, entry.is_urgent)
+        self._waiting_rows.setdefault(scope, []).append(row)
         self._scopes[row.scope_id] = scope
         self.rows += 1
         self.urgent += row.is_urgent
         self._bytes += size
         return True
 
-    def file(self, conn: Connection, of: bytes | None = None, most: int | None = None) -> int:
+    def file(self, conn: Connection, of: bytes | None = None, max_rows: int | None = None) -> int:
         """File rows, the oldest first; return the key up to which none is left to file.
 
-        of: a scope, all if it is None. most: rows. A row that cannot be filed stays, marked as
+        of: a scope, all if it is None. max_rows: rows. A row that cannot be filed stays, marked as
         broken, and holds up no other.
         """
         statement, values = NEXT, {"after": 0, "most": FILED_TOGETHER}
         if of is not None:
-            waiting = self._waiting.get(of)
-            statement, values = NEXT_OF, {**values, "scope": waiting[0].scope_id if waiting else 0}
+            waiting_rows = self._waiting_rows.get(of)
+            statement = NEXT_OF
+            values["scope"] = waiting_rows[0].scope_id if waiting_rows else 0
         filed = 0
-        while most is None or filed < most:
+        while max_rows is None or filed < max_rows:
             rows = execute(conn, statement, values)
             if rows:
                 self._file_together(conn, rows)
@@ -276,20 +280,20 @@ class Journal:
             filed += len(rows)
             if len(rows) < FILED_TOGETHER:
                 # Of a transaction that failed, rows may be known that are not there.
-                return max(values["after"], self.newest)
+                return max(values["after"], self.newest_key)
         return values["after"]
 
     def note_filed(self, of: bytes | None, upto: int) -> None:
         """Note that the rows of a scope, or all, up to a key are filed, and committed."""
-        for scope in [of] if of is not None else list(self._waiting):
-            waiting = self._waiting.pop(scope, [])
-            for row in waiting:
+        for scope in [of] if of is not None else list(self._waiting_rows):
+            waiting_rows = self._waiting_rows.pop(scope, [])
+            for row in waiting_rows:
                 if row.key <= upto:
                     self._count(row, -1)
-            if left := [row for row in waiting if row.key > upto]:
-                self._waiting[scope] = left
-            elif waiting:
-                self._scopes.pop(waiting[0].scope_id, None)
+            if remaining_rows := [row for row in waiting_rows if row.key > upto]:
+                self._waiting_rows[scope] = remaining_rows
+            elif waiting_rows:
+                self._scopes.pop(waiting_rows[0].scope_id, None)
 
     def _count(self, row: _WaitingRow, number: int) -> None:
         self.rows += number
@@ -326,9 +330,9 @@ class Journal:
     def _write(self, conn: Connection, turns: Sequence[_FiledTurn]) -> None:
         """Write turns, those of different scopes together: what one reads, no other writes."""
         for group in _group_apart(turns):
-            found = [turn_writer.read_status(conn, turn.first) for turn in group]
+            statuses = [turn_writer.read_status(conn, turn.first) for turn in group]
             with gather_writes(conn):
-                for turn, status in zip(group, found, strict=True):
+                for turn, status in zip(group, statuses, strict=True):
                     self._write_turn(conn, turn, status)
         for scope_id, jobs in _jobs_of(turns).items():
             turn_writer.queue_jobs(conn, jobs, scope_id)
@@ -368,7 +372,7 @@ class FilingStep(BehindJournal[None]):
         super().__init__(journal, _do_nothing, of)
 
     def __call__(self, conn: Connection) -> None:
-        self.filed = self._journal.file(conn, self.of, most=FILED_TOGETHER)
+        self.filed = self._journal.file(conn, self.of, max_rows=FILED_TOGETHER)
 
 
 class AppendedTurn(BehindJournal[T]):
@@ -384,10 +388,10 @@ class AppendedTurn(BehindJournal[T]):
         work: Callable[[Connection], T],
         scope: bytes,
         entry: JournalEntry | None,
-        appended: Callable[[int], T],
+        append_result: Callable[[int], T],
     ) -> None:
         super().__init__(journal, work, scope)
-        self._entry, self._appended = entry, appended
+        self._entry, self._append_result = entry, append_result
         self.check: Callable[[Connection], None] | None = None
 
     def __call__(self, conn: Connection) -> T:
@@ -395,7 +399,7 @@ class AppendedTurn(BehindJournal[T]):
         if self.check is not None:
             self.check(conn)
         if self._entry is not None and self._journal.append(conn, self._entry):
-            return self._appended(self._entry.values["scope"])
+            return self._append_result(self._entry.values["scope"])
         return super().__call__(conn)
 
 
@@ -405,11 +409,11 @@ def _do_nothing(conn: Connection) -> None:
 
 def _read_turn(row: Any) -> _FiledTurn:
     """Return what a row holds."""
-    stored = _decode(row.entry)
-    scope = Scope.stored(stored.tenant, stored.user, stored.agent, stored.owner)
-    owner = ScopeOwner(scope, stored.generation)
-    opening = None if stored.opening is None else _opening_of(stored.opening, owner)
-    record = stored.record and _record_of(stored.record, owner, stored.explain_id)
+    stored_turn = _decode(row.entry)
+    scope = Scope.stored(stored_turn.tenant, stored_turn.user, stored_turn.agent, stored_turn.owner)
+    owner = ScopeOwner(scope, stored_turn.generation)
+    opening = None if stored_turn.opening is None else _opening_of(stored_turn.opening, owner)
+    record = stored_turn.record and _record_of(stored_turn.record, owner, stored_turn.explain_id)
     for part in (opening, record):
         if part is not None:
             part.scope_id = row.scope_id
@@ -418,18 +422,18 @@ def _read_turn(row: Any) -> _FiledTurn:
 
 def _join_openings(turns: Iterable[_FiledTurn]) -> list[_FiledTurn]:
     """Put the request of a turn to its answer, where both are filed together."""
-    joined: dict[int, _FiledTurn] = {}
+    turns_by_node: dict[int, _FiledTurn] = {}
     for turn in turns:
         if turn.record is None:
             assert turn.opening is not None  # noqa: S101 - a row has one of them
-            joined[turn.opening.node.id] = turn
+            turns_by_node[turn.opening.node.id] = turn
             continue
         node = turn.record.nodes[0].id
-        opened = joined.pop(node, None)
-        if opened is not None and opened.record is None:
-            turn = turn._replace(opening=opened.opening)
-        joined[node] = turn
-    return list(joined.values())
+        opened_turn = turns_by_node.pop(node, None)
+        if opened_turn is not None and opened_turn.record is None:
+            turn = turn._replace(opening=opened_turn.opening)
+        turns_by_node[node] = turn
+    return list(turns_by_node.values())
 
 
 def _group_apart(turns: Iterable[_FiledTurn]) -> list[list[_FiledTurn]]:
@@ -449,21 +453,21 @@ def _jobs_of(turns: Iterable[_FiledTurn]) -> dict[int, list[QueuedJob]]:
     jobs: dict[int, list[QueuedJob]] = {}
     for turn in turns:
         for job in turn.record.jobs if turn.record is not None else ():
-            waiting = jobs.setdefault(turn.scope_id, [])
+            queue = jobs.setdefault(turn.scope_id, [])
             is_alike = job.dedupe is not None and not job.every
-            if not (is_alike and any(x.dedupe == job.dedupe for x in waiting)):
-                waiting.append(job)
+            if not (is_alike and any(x.dedupe == job.dedupe for x in queue)):
+                queue.append(job)
     return jobs
 
 
-def _opening_of(stored: Any, owner: ScopeOwner) -> PendingTurn:
-    members = {name: getattr(stored, name) for name in _Opening.__struct_fields__}
+def _opening_of(stored_opening: Any, owner: ScopeOwner) -> PendingTurn:
+    members = {name: getattr(stored_opening, name) for name in _Opening.__struct_fields__}
     return PendingTurn(owner=owner, **members)
 
 
-def _record_of(stored: Any, owner: ScopeOwner, explain_id: str | None) -> TurnRecord:
-    members = {name: getattr(stored, name) for name in _Record.__struct_fields__}
-    answers: list[Any] = [{} for _ in stored.nodes]
+def _record_of(stored_record: Any, owner: ScopeOwner, explain_id: str | None) -> TurnRecord:
+    members = {name: getattr(stored_record, name) for name in _Record.__struct_fields__}
+    answers: list[Any] = [{} for _ in stored_record.nodes]
     explain: tuple[str, Any] | None = None if explain_id is None else (explain_id, {})
     return TurnRecord(owner=owner, answers=answers, explain=explain, **members)
 

@@ -35,8 +35,8 @@ class JournalFiler:
 
         of: a scope, all if it is None.
         """
-        newest, filed = self.journal.newest, 0
-        while self.journal.waits(of) and filed < newest:
+        newest_key, filed = self.journal.newest_key, 0
+        while self.journal.waits(of) and filed < newest_key:
             step = FilingStep(self.journal, of)
             await self._write(step)
             filed = step.filed

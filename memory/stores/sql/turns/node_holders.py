@@ -37,13 +37,13 @@ def lives(conn: Connection, holder: int | None) -> bool:
     return holder is not None and sql_driver(conn).is_worker_alive(conn, holder)
 
 
-def take_over(conn: Connection, place: tuple[int, int], seen: int | None, me: int) -> bool:
+def take_over(conn: Connection, place: tuple[int, int], seen_holder: int | None, me: int) -> bool:
     """Make a node this worker's, unless another was first.
 
-    place: its scope and key. seen: who held it when it was read.
+    place: its scope and key. seen_holder: who held it when it was read.
     """
     scope_id, node = place
-    values = {"scope": scope_id, "node": node, "seen": seen, "me": me}
+    values = {"scope": scope_id, "node": node, "seen": seen_holder, "me": me}
     return bool(execute(conn, TAKE, values))
 
 
@@ -64,23 +64,23 @@ def check_once(conn: Connection, scope_id: int, once: bytes | None) -> None:
 def check_held(conn: Connection, node: int, me: int | None) -> None:
     """Raise TakenOver if another worker goes on with a node of this one."""
     if me is not None:
-        found = execute(conn, FOUND, {"node": node}).first()
-        if found is None or found.holder != me:
+        row = execute(conn, FOUND, {"node": node}).first()
+        if row is None or row.holder != me:
             raise TakenOver("another worker has taken the turn over")
 
 
 def is_taken(conn: Connection, node: int, digest: bytes, me: int) -> bool:
     """Tell whether another worker made something else of a node that this one opened."""
-    found = execute(conn, FOUND, {"node": node}).first()
-    if found is None or found.holder == me:
+    row = execute(conn, FOUND, {"node": node}).first()
+    if row is None or row.holder == me:
         return False
-    return found.holder is not None or (found.state != "open" and found.digest != digest)
+    return row.holder is not None or (row.state != "open" and row.digest != digest)
 
 
 def copy_request(conn: Connection, scope_id: int, node: int, to: int) -> None:
     """Give what was asked with a node to another one, which has another answer to it."""
-    asked = select(t.messages).where(m.node == node, m.source == "chat", m.pieces.is_(None))
-    rows = [dict(row._mapping) for row in conn.execute(asked.order_by(m.id))]
+    query = select(t.messages).where(m.node == node, m.source == "chat", m.pieces.is_(None))
+    rows = [dict(row._mapping) for row in conn.execute(query.order_by(m.id))]
     for row in rows:
         del row["id"]
         row |= {"node": to, "public_id": f"msg_{new_key():032x}", "scope_id": scope_id}

@@ -52,25 +52,25 @@ _decode = msgspec.json.Decoder(_SpeakerName).decode
 
 def find_replaced(conn: Connection, scope_id: int) -> Mapping[int, int]:
     """Return the conversations that were replaced in part, each with its last node that was not."""
-    replaced: dict[int, int] = {}
-    for fork, original in execute(conn, FORKS, {"scope": scope_id}):
-        began = list(execute(conn, FIRST_TURNS, {"conversation": fork}))
-        if len({row.turn for row in began}) < 2:
+    ends: dict[int, int] = {}
+    for fork, original_key in execute(conn, FORKS, {"scope": scope_id}):
+        first_turns = list(execute(conn, FIRST_TURNS, {"conversation": fork}))
+        if len({row.turn for row in first_turns}) < 2:
             continue  # it did not go on
-        newest = execute(conn, NEWEST, {"conversation": original}).first()
-        if newest is not None and _ended_before(newest, began[0].id):
-            kept = began[0].parent or 0
-            replaced[original] = min(kept, replaced.get(original, kept))
-    return replaced
+        newest_turn = execute(conn, NEWEST, {"conversation": original_key}).first()
+        if newest_turn is not None and _ended_before(newest_turn, first_turns[0].id):
+            fork_parent = first_turns[0].parent or 0
+            ends[original_key] = min(fork_parent, ends.get(original_key, fork_parent))
+    return ends
 
 
-def _ended_before(newest: Any, fork: int) -> bool:
-    """Tell whether a conversation had ended when a fork began. newest: its last turn.
+def _ended_before(newest_turn: Any, fork: int) -> bool:
+    """Tell whether a conversation had ended when a fork began. newest_turn: its last turn.
 
     A turn that was answered in full while the fork went on was asked beside it: nobody edited it.
     """
-    was_answered_later = newest.state == "done" and newest.at > time_of(fork)
-    return newest.id < fork and not was_answered_later
+    was_answered_later = newest_turn.state == "done" and newest_turn.at > time_of(fork)
+    return newest_turn.id < fork and not was_answered_later
 
 
 class LostFact(NamedTuple):
@@ -90,38 +90,46 @@ def lost_facts(conn: Connection, scope_id: int, forks: Set[int]) -> list[LostFac
     origins = select(t.conversations.c.id).where(
         t.conversations.c.scope_id == scope_id, t.conversations.c.name.in_(names)
     )
-    replaced = find_replaced(conn, scope_id) if forks else {}
-    originals = set(conn.execute(origins).scalars()) & replaced.keys() if replaced else ()
-    lost: list[LostFact] = []
+    ends = find_replaced(conn, scope_id) if forks else {}
+    originals = set(conn.execute(origins).scalars()) & ends.keys() if ends else ()
+    facts: list[LostFact] = []
     if not originals:
-        return lost
-    said = select(m.content).where(m.conversation.in_(forks), m.role == "user").limit(MAX_SAID)
-    again = [fold_text(text) for text in conn.execute(said).scalars()]
-    for original in originals:
-        gone = select(m.public_id).where(
-            m.conversation == original, m.node > replaced[original], m.role == "user"
+        return facts
+    fork_texts = (
+        select(m.content).where(m.conversation.in_(forks), m.role == "user").limit(MAX_SAID)
+    )
+    again = [fold_text(text) for text in conn.execute(fork_texts).scalars()]
+    for conversation in originals:
+        replaced_messages = select(m.public_id).where(
+            m.conversation == conversation, m.node > ends[conversation], m.role == "user"
         )
-        messages = list(conn.execute(gone.limit(MAX_SAID)).scalars())
-        lost += _kept_of(conn, scope_id, messages, again)
-    return lost
+        messages = list(conn.execute(replaced_messages.limit(MAX_SAID)).scalars())
+        facts += _kept_of(conn, scope_id, messages, again)
+    return facts
 
 
 def _kept_of(
     conn: Connection, scope_id: int, messages: Sequence[str], again: Sequence[str]
 ) -> Iterator[LostFact]:
     """Yield what was kept of messages. again: texts that may say it still, folded."""
-    p, v = t.passages.c, t.block_versions.c
-    here = (p.scope_id == scope_id, p.deleted_at.is_(None), p.source.in_(messages))
-    for row in conn.execute(select(p.public_id, p.source, p.quote).where(*here)).all():
+    passages, versions = t.passages.c, t.block_versions.c
+    conditions = (
+        passages.scope_id == scope_id,
+        passages.deleted_at.is_(None),
+        passages.source.in_(messages),
+    )
+    for row in conn.execute(
+        select(passages.public_id, passages.source, passages.quote).where(*conditions)
+    ).all():
         if _is_gone(row.quote, again):
             yield LostFact(row.source, row.public_id)
-    edits = select(v.tool_call_id, v.quote, v.before, v.after).where(
-        v.scope_id == scope_id, v.tool_call_id.in_(messages)
+    edits = select(versions.tool_call_id, versions.quote, versions.before, versions.after).where(
+        versions.scope_id == scope_id, versions.tool_call_id.in_(messages)
     )
     for edit in conn.execute(edits).all():
-        added = set((edit.after or "").split("\n")) - set((edit.before or "").split("\n"))
-        if added and _is_gone(edit.quote, again):
-            yield LostFact(edit.tool_call_id, lines=frozenset(x.strip() for x in added))
+        added_lines = set((edit.after or "").split("\n")) - set((edit.before or "").split("\n"))
+        if added_lines and _is_gone(edit.quote, again):
+            yield LostFact(edit.tool_call_id, lines=frozenset(x.strip() for x in added_lines))
 
 
 def _is_gone(quote: str | None, again: Sequence[str]) -> bool:
@@ -132,15 +140,15 @@ def complete_hits(
     conn: Connection, scope_id: int, hits: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return messages that were found, with the speaker's name and whether they were replaced."""
-    replaced = find_replaced(conn, scope_id) if hits else {}
+    ends = find_replaced(conn, scope_id) if hits else {}
     for hit in hits:
-        name, last = read_name(hit.pop("body")), replaced.get(hit.pop("place"))
+        name, end = read_name(hit.pop("body")), ends.get(hit.pop("place"))
         node, said_by = hit.pop("node"), hit.pop("said_by", None)
         if name:
             hit["speaker"] = name
         if said_by is not None and hit["role"] == "user":
             hit["said_by"] = said_by
-        if last is not None and node is not None and node > last:
+        if end is not None and node is not None and node > end:
             hit["replaced"] = True
     return list(hits)
 

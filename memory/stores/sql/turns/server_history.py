@@ -38,11 +38,12 @@ SUMMARY = select(s.content).where(s.scope_id == bindparam("scope"), s.chain == b
 class HistoryEnd:
     """The end of a history. messages: oldest first.
 
-    behind: link of what came before them, and the text that stands for it; None if nothing did.
+    earlier_summary: link of what came before them, and the text that stands for it; None if nothing
+    did.
     """
 
     messages: list[Json] = field(default_factory=list)
-    behind: tuple[bytes, str] | None = None
+    earlier_summary: tuple[bytes, str] | None = None
 
 
 @cache
@@ -60,10 +61,10 @@ def _back() -> Any:
             older.c.id == line.c.parent, older.c.scope_id == scope, line.c.step < bindparam("most")
         )
     )
-    of_pieces = select(func.count() * PIECE_CHARACTERS).where(t.message_pieces.c.body == m.pieces)
+    piece_size = select(func.count() * PIECE_CHARACTERS).where(t.message_pieces.c.body == m.pieces)
     characters = func.length(m.body) + func.length(m.content)
     size = (
-        select(func.coalesce(func.sum(characters + of_pieces.scalar_subquery()), 0))
+        select(func.coalesce(func.sum(characters + piece_size.scalar_subquery()), 0))
         .where(m.node == line.c.id, m.scope_id == scope, m.source != "evicted")
         .scalar_subquery()
     )
@@ -78,102 +79,120 @@ def _select_messages(size: int) -> Any:
 
 
 def read_end(
-    conn: Connection, scope_id: int, conversation: tuple[int, int], asked: Sequence[Json], room: int
+    conn: Connection,
+    scope_id: int,
+    conversation: tuple[int, int],
+    request_messages: Sequence[Json],
+    room: int,
 ) -> HistoryEnd:
     """Return the end of a conversation, about `room` bytes.
 
-    conversation: its row key and head. asked: the request's own messages; if they repeat the
-    newest, the end is that of the turn before.
+    conversation: its row key and head. request_messages: the request's own messages; if they repeat
+    the newest, the end is that of the turn before.
     """
-    which, head = conversation
-    there = {row.chain for row in execute(conn, SUMMARISED, {"scope": scope_id, "which": which})}
-    turns, link = _turns_back_from(conn, scope_id, head, there, room)
-    said = _messages(conn, scope_id, turns)
-    if _repeats(said, asked):
-        del said[0]
-        if link is not None and not said:
+    conversation_key, head = conversation
+    summary_links = {
+        row.chain
+        for row in execute(conn, SUMMARISED, {"scope": scope_id, "which": conversation_key})
+    }
+    turns, link = _turns_back_from(conn, scope_id, head, summary_links, room)
+    messages_by_turn = _messages(conn, scope_id, turns)
+    if _repeats(messages_by_turn, request_messages):
+        del messages_by_turn[0]
+        if link is not None and not messages_by_turn:
             # All of the rest is summarised. Without an answer in it the new turn would be the
             # first of its conversation, and later ones would find nothing of what was before.
             parent = execute(conn, PARENT, {"scope": scope_id, "node": turns[0]}).scalar()
-            turns, link = _turns_back_from(conn, scope_id, parent, there, room)
-            said = _messages(conn, scope_id, turns)
+            turns, link = _turns_back_from(conn, scope_id, parent, summary_links, room)
+            messages_by_turn = _messages(conn, scope_id, turns)
     out = HistoryEnd(
-        message_rows.pair_tool_results([x for turn in reversed(said) for x in turn], asked)
+        message_rows.pair_tool_results(
+            [x for turn in reversed(messages_by_turn) for x in turn], request_messages
+        )
     )
     if link is not None:
-        found = execute(conn, SUMMARY, {"scope": scope_id, "link": link}).scalar()
-        out.behind = link, found or LEFT_OUT
+        summary = execute(conn, SUMMARY, {"scope": scope_id, "link": link}).scalar()
+        out.earlier_summary = link, summary or LEFT_OUT
     return out
 
 
 def _turns_back_from(
-    conn: Connection, scope_id: int, head: int, there: Collection[bytes], room: int
+    conn: Connection, scope_id: int, head: int, summary_links: Collection[bytes], room: int
 ) -> tuple[list[int], bytes | None]:
     """Return the turns to read from `head` on; see `_choose_turns`."""
-    cut = execute(conn, CUT, {"scope": scope_id, "head": head}).scalar() if there else None
-    return _choose_turns(_walk_turns(conn, scope_id, head), there, cut, room)
+    epoch_cut = (
+        execute(conn, CUT, {"scope": scope_id, "head": head}).scalar() if summary_links else None
+    )
+    return _choose_turns(_walk_turns(conn, scope_id, head), summary_links, epoch_cut, room)
 
 
-def _repeats(said: Sequence[Sequence[Json]], asked: Sequence[Json]) -> bool:
+def _repeats(messages_by_turn: Sequence[Sequence[Json]], request_messages: Sequence[Json]) -> bool:
     """Tell whether a request asks once more what the newest turn asked.
 
     A result of what that turn called is none, even if the result before it was the same.
     """
-    newest = next((x for x in reversed(asked) if not is_system(x)), None)
-    requested = [x for x in said[0] if x.get("role") != "assistant"] if said else []
-    if newest is None or not requested:
+    newest_message = next((x for x in reversed(request_messages) if not is_system(x)), None)
+    stored_requests = (
+        [x for x in messages_by_turn[0] if x.get("role") != "assistant"] if messages_by_turn else []
+    )
+    if newest_message is None or not stored_requests:
         return False
-    calls = [c for x in said[0] for c in x.get("tool_calls") or ()]
-    if newest.get("role") == "tool" and newest.get("tool_call_id") in [c.get("id") for c in calls]:
+    calls = [c for x in messages_by_turn[0] for c in x.get("tool_calls") or ()]
+    if newest_message.get("role") == "tool" and newest_message.get("tool_call_id") in [
+        c.get("id") for c in calls
+    ]:
         return False
-    return bool(canonical(requested[-1]) == canonical(newest))
+    return bool(canonical(stored_requests[-1]) == canonical(newest_message))
 
 
 def _walk_turns(conn: Connection, scope_id: int, head: int) -> Iterator[Any]:
     """Yield the turns, newest first."""
-    at, most = head, READ_STEPS
+    at, max_turns = head, READ_STEPS
     while True:
-        found = list(execute(conn, _back(), {"scope": scope_id, "head": at, "most": most}))
-        yield from found
-        if len(found) < most or found[-1].parent is None:
+        rows = list(execute(conn, _back(), {"scope": scope_id, "head": at, "most": max_turns}))
+        yield from rows
+        if len(rows) < max_turns or rows[-1].parent is None:
             return
-        at, most = found[-1].parent, min(2 * most, MOST_STEPS)
+        at, max_turns = rows[-1].parent, min(2 * max_turns, MOST_STEPS)
 
 
 def _choose_turns(
-    walked: Iterator[Any],
-    there: Collection[bytes],
-    cut: bytes | None,
+    candidates: Iterator[Any],
+    summary_links: Collection[bytes],
+    epoch_cut: bytes | None,
     room: int,
 ) -> tuple[list[int], bytes | None]:
     """Return the turns to read, newest first, and the link of what comes before; None if nothing.
 
     Goes back to the cut of the current epoch; otherwise to the summary that leaves out least within
-    `room`; otherwise to the next one. there: links with a summary.
+    `room`; otherwise to the next one. summary_links: links with a summary.
     """
     turns: list[int] = []
-    best: tuple[int, bytes] | None = None
+    best_summary: tuple[int, bytes] | None = None
     size = 0
-    for turn in walked:
-        known = turn.chain in there and bool(turns)
-        if known and (turn.chain == cut or (size > room and best is None)):
+    for turn in candidates:
+        has_summary = turn.chain in summary_links and bool(turns)
+        if has_summary and (turn.chain == epoch_cut or (size > room and best_summary is None)):
             return turns, turn.chain
-        if size > room and best is not None:
+        if size > room and best_summary is not None:
             break
         if size > MAX_HISTORY_BYTES and turn.chain:
             return turns, turn.chain
-        if known:
-            best = len(turns), turn.chain
+        if has_summary:
+            best_summary = len(turns), turn.chain
         turns.append(turn.id)
         size += turn.size
-    if best is None or size <= room:
+    if best_summary is None or size <= room:
         return turns, None
-    return turns[: best[0]], best[1]
+    return turns[: best_summary[0]], best_summary[1]
 
 
 def _messages(conn: Connection, scope_id: int, turns: Sequence[int]) -> list[list[Json]]:
     """Return the messages of each turn."""
-    found: dict[int, list[tuple[int, Json]]] = {turn: [] for turn in turns}
+    messages_by_turn: dict[int, list[tuple[int, Json]]] = {turn: [] for turn in turns}
     for row in select_in_batches(conn, _select_messages, {"scope": scope_id}, turns):
-        found[row.node].append((row.id, message_rows.message_of(conn, row)))
-    return [[message for _, message in sorted(one, key=lambda x: x[0])] for one in found.values()]
+        messages_by_turn[row.node].append((row.id, message_rows.message_of(conn, row)))
+    return [
+        [message for _, message in sorted(numbered_messages, key=lambda x: x[0])]
+        for numbered_messages in messages_by_turn.values()
+    ]

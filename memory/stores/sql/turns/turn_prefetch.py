@@ -113,10 +113,10 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot | None:
     """Read what a turn needs; None where one statement does not tell it."""
     if ask.explicit and ask.turn.newest < 0 and not ask.resends:
         return None  # its history is stored here
-    wanted = _Wanted(ask)
-    row = execute_sql(conn, NAMED if ask.scope.is_named else UNNAMED, *wanted.values())[0]
-    with foresee(conn) as known:
-        wanted.tell(conn, row, known)
+    prefetch = _Wanted(ask)
+    row = execute_sql(conn, NAMED if ask.scope.is_named else UNNAMED, *prefetch.values())[0]
+    with foresee(conn) as foreseen:
+        prefetch.tell(conn, row, foreseen)
         try:
             return turn_reader.snapshot(conn, ask)
         except NotForeseen:
@@ -130,18 +130,18 @@ class _Wanted:
         self._ask, turn = ask, ask.turn
         self._shared = shared_members.seen_values(ask.scope)
         self.digests: list[bytes] = []
-        self.exact: tuple[bytes, bytes] | None = None
+        self.exact_place: tuple[bytes, bytes] | None = None
         if turn.newest >= 0:
             turn.enter()
-            spoken = list(islice(_spoken(turn), LOOKS[0])) if ask.scope.is_named else []
-            self.digests = [turn.chain.digest(i) for i in spoken]
-            first = spoken[0] if spoken else turn.newest
-            self.exact = (turn.chain.digest(first), turn.chain.link(first))
+            answer_indexes = list(islice(_spoken(turn), LOOKS[0])) if ask.scope.is_named else []
+            self.digests = [turn.chain.digest(i) for i in answer_indexes]
+            newest_index = answer_indexes[0] if answer_indexes else turn.newest
+            self.exact_place = (turn.chain.digest(newest_index), turn.chain.link(newest_index))
 
     def values(self) -> Sequence[Any]:
         """Return the parameters of the statement."""
         ask = self._ask
-        digest, link = self.exact or (None, None)
+        digest, link = self.exact_place or (None, None)
         return (
             ask.scope.tenant,
             ask.scope.user,
@@ -159,62 +159,62 @@ class _Wanted:
             ask.scope.project,
         )
 
-    def _tell_shared(self, row: Sequence[Any], known: ForeseenRows) -> None:
+    def _tell_shared(self, row: Sequence[Any], foreseen: ForeseenRows) -> None:
         scope = self._ask.scope
         owner = {"owner": scope.owner, "tenant": scope.tenant}
-        known.put(scopes.WITH_CHANGES, owner, [(row[3], row[14], row[15])])
-        known.put(shared_members.SEEN, self._shared, list(_rows(t.shared_blocks, row[16])))
-        found = decode(row[17]) if row[17] else []
-        known.put(layers.LAYERS, layers.viewer_values(scope), found)
+        foreseen.put(scopes.WITH_CHANGES, owner, [(row[3], row[14], row[15])])
+        foreseen.put(shared_members.SEEN, self._shared, list(_rows(t.shared_blocks, row[16])))
+        viewer_layers = decode(row[17]) if row[17] else []
+        foreseen.put(layers.LAYERS, layers.viewer_values(scope), viewer_layers)
 
-    def tell(self, conn: Connection, row: Sequence[Any], known: ForeseenRows) -> None:
+    def tell(self, conn: Connection, row: Sequence[Any], foreseen: ForeseenRows) -> None:
         """Answer what `turn_reader.snapshot` will ask with a row of the statement."""
         ask, scope = self._ask, row[0]
-        named: dict[str, Any] = {"tenant": ask.scope.tenant, "agent": ask.scope.agent}
-        find = scopes.FIND_UNNAMED
+        find, owner = scopes.FIND_UNNAMED, {"tenant": ask.scope.tenant, "agent": ask.scope.agent}
         if ask.scope.is_named:
-            find, named = scopes.FIND, {**named, "user": ask.scope.user}
-        self._tell_shared(row, known)
-        known.put(find, named, [(scope,)] if scope is not None else [])
+            find, owner = scopes.FIND, {**owner, "user": ask.scope.user or ""}
+        self._tell_shared(row, foreseen)
+        foreseen.put(find, owner, [(scope,)] if scope is not None else [])
         if scope is None:
             return
         of = {"scope": scope}
-        answers, exact, attempt, waiting = (list(_rows(t.nodes, x)) for x in row[5:9])
-        known.put(turn_reader.EDITS, of, [(row[1], row[2])])
-        known.put(SHELF, {**of, "branch": 0}, list(_rows(t.blocks, row[4])))
+        answers, exact_nodes, attempt, open_nodes = (list(_rows(t.nodes, x)) for x in row[5:9])
+        foreseen.put(turn_reader.EDITS, of, [(row[1], row[2])])
+        foreseen.put(SHELF, {**of, "branch": 0}, list(_rows(t.blocks, row[4])))
         if self.digests:
             size, values = batch_values(of, self.digests)
-            known.put(turn_reader.select_by_digest(size), values, answers)
-        if self.exact:
-            digest, chain = self.exact
-            known.put(turn_reader.BY_CHAIN, {**of, "digest": digest, "chain": chain}, exact)
-        known.put(turn_reader.ATTEMPT, {**of, "request": ask.request}, attempt[:1])
-        known.put(turn_reader.WAITING, {**of, "asked": ask.turn.chain.end}, waiting)
-        known.put(openings.NEWEST, of, list(_rows(t.conversations, row[13])))
-        _tell_living((*attempt, *waiting), row[12] or (), known)
+            foreseen.put(turn_reader.select_by_digest(size), values, answers)
+        if self.exact_place:
+            digest, chain = self.exact_place
+            place = of | {"digest": digest, "chain": chain}
+            foreseen.put(turn_reader.BY_CHAIN, place, exact_nodes)
+        foreseen.put(turn_reader.ATTEMPT, {**of, "request": ask.request}, attempt[:1])
+        foreseen.put(turn_reader.WAITING, {**of, "asked": ask.turn.chain.end}, open_nodes)
+        foreseen.put(openings.NEWEST, of, list(_rows(t.conversations, row[13])))
+        _tell_living((*attempt, *open_nodes), row[12] or (), foreseen)
         lines = list(_rows(t.conversations, row[9]))
         if ask.explicit:
-            own = [line for line in lines if line.name == ask.explicit]
-            known.put(turn_reader.BY_NAME, {**of, "which": ask.explicit}, own)
+            named_lines = [line for line in lines if line.name == ask.explicit]
+            foreseen.put(turn_reader.BY_NAME, {**of, "which": ask.explicit}, named_lines)
         for line in lines:
-            known.put(turn_reader.BY_KEY, {**of, "which": line.id}, [line])
+            foreseen.put(turn_reader.BY_KEY, {**of, "which": line.id}, [line])
         for epoch in _rows(t.epochs, row[10]):
-            known.put(turn_reader.EPOCH, {**of, "epoch": epoch.id}, [epoch])
+            foreseen.put(turn_reader.EPOCH, {**of, "epoch": epoch.id}, [epoch])
         carriers = {carrier.id: carrier for carrier in _rows(t.nodes, row[11])}
-        for node in (*answers, *exact):
+        for node in (*answers, *exact_nodes):
             keys = decode(node.carriers) if node.carriers else []
             if all(key in carriers for key in keys):
-                found = [carriers[key] for key in sorted(set(keys))]
-                listed = {**of, **key_list(conn, keys)}
-                known.put(turn_reader.select_carriers(sql_driver(conn)), listed, found)
+                rows = [carriers[key] for key in sorted(set(keys))]
+                statement = turn_reader.select_carriers(sql_driver(conn))
+                foreseen.put(statement, {**of, **key_list(conn, keys)}, rows)
 
 
-def _tell_living(nodes: Sequence[Any], living: Sequence[int], known: ForeseenRows) -> None:
+def _tell_living(nodes: Sequence[Any], living: Sequence[int], foreseen: ForeseenRows) -> None:
     from memory.stores.sql.engine.postgres.postgres_driver import LIVING_WORKER
 
     for holder in {node.holder for node in nodes} - {None}:
-        found = [(holder,)] if holder in living else []
-        known.put(LIVING_WORKER, {"holder": holder}, found)
+        rows = [(holder,)] if holder in living else []
+        foreseen.put(LIVING_WORKER, {"holder": holder}, rows)
 
 
 def _spoken(turn: RequestHistory) -> Iterator[int]:
@@ -223,11 +223,11 @@ def _spoken(turn: RequestHistory) -> Iterator[int]:
     return (i for i in turn.answers() if turn.chain.digest(i) != silent)
 
 
-def _rows(table: Table, found: str | None) -> Iterator[Any]:
+def _rows(table: Table, json_rows: str | None) -> Iterator[Any]:
     """Yield rows of a table that were read as JSON, in which bytes are hexadecimal."""
-    if found is None:
+    if json_rows is None:
         return
-    for row in decode(found):
+    for row in decode(json_rows):
         for name in _binary_columns(table):
             if (value := row[name]) is not None:
                 row[name] = bytes.fromhex(value[2:])

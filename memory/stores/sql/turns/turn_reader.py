@@ -66,7 +66,7 @@ class SnapshotQuery(msgspec.Struct):
     `TurnRequest`. openings: what the user's earlier requests were like is needed. shares: how often
     shared blocks of the tenant changed, None if there never was one, or if the store tells.
     repeats: see `Repeat`. layered: the tenant has layers beside shared blocks, or the store tells.
-    general: in a project the blocks outside of it.
+    general_blocks: in a project the blocks outside of it.
     """
 
     scope: Scope
@@ -80,7 +80,7 @@ class SnapshotQuery(msgspec.Struct):
     shares: int | None = None
     repeats: Repeat = "again"
     layered: bool = False
-    general: visible_blocks.General | None = None
+    general_blocks: visible_blocks.General | None = None
 
 
 class ConversationState(msgspec.Struct):
@@ -116,39 +116,35 @@ class Snapshot(msgspec.Struct):
     scope_id: int | None
     turn: RequestHistory
     # messages of server-kept history, after the `lead` system messages that the client begins with
-    prepended: int = 0
+    prepended_count: int = 0
     lead: int = 0
-    behind: tuple[bytes, str] | None = (
-        None  # the link of what came before the stored messages, and its summary
-    )
+    # The link of what came before the stored messages, and its summary.
+    earlier_summary: tuple[bytes, str] | None = None
     edits: int = 0
     version: int = 0  # the scope's
     blocks: dict[str, CoreBlock] = msgspec.field(default_factory=dict)
     defaults: Mapping[str, CoreBlock] = msgspec.field(default_factory=dict)
     past: PreviousTurn = msgspec.field(default_factory=PreviousTurn)
-    conversation: ConversationState | None = (
-        None  # the one named, or the one of the recognised node
-    )
-    waiting: TurnNode | None = (
-        None  # the earlier attempt's node, otherwise an unanswered one for exactly this history
-    )
-    waiting_in: ConversationState | None = None  # and its conversation
+    # The one named, or the one of the recognised node.
+    conversation: ConversationState | None = None
+    # The earlier attempt's node, otherwise an unanswered one for exactly this history.
+    attempt_node: TurnNode | None = None
+    attempt_conversation: ConversationState | None = None  # and its conversation
     ledger: PreviousAttempt | None = None
     held: bool = False  # another worker works on the earlier attempt
-    sent: SentPrompt | None = (
-        None  # what the previous turn sent, if this one continues its exact messages
-    )
-    kept: ServerHistory | None = (
-        None  # the conversation after the previous turn, if its history is stored here
-    )
-    own: int = 0  # size in the cache, without those two
+    # What the previous turn sent, if this one continues its exact messages.
+    sent_prompt: SentPrompt | None = None
+    # The conversation after the previous turn, if its history is stored here.
+    server_history: ServerHistory | None = None
+    own_bytes: int = 0  # size in the cache, without those two
     # the user's last requests that were never continued, newest first, if this continues nothing
     openings: Sequence[StoredOpening] = ()
     # how often shared blocks of the tenant had changed; None if there never was one
     shares: int | None = None
-    left_out: Sequence[str] = ()  # labels of shared blocks that are not shown, since they are many
+    # Labels of shared blocks that are not shown, since they are many.
+    omitted_labels: Sequence[str] = ()
     # in a project: the version of the memory outside of it, and that memory's cached entries
-    general: int | None = None
+    general_version: int | None = None
     general_entries: object = None
     layers: visible_blocks.Layers = ()  # that the memory reads beside its own
     block_layers: Mapping[str, str] = {}  # of the shared blocks that are shown, by label
@@ -157,12 +153,12 @@ class Snapshot(msgspec.Struct):
     @property
     def share(self) -> tuple[str, ...]:
         """The layers into which a passage may be put."""
-        return tuple(sorted([one.label for one in self.layers if one.takes_shares]))
+        return tuple(sorted([layer.label for layer in self.layers if layer.takes_shares]))
 
     @property
     def since(self) -> int:
         """Index of the first message that this request adds."""
-        return self.lead + self.prepended if self.prepended else self.turn.newest + 1
+        return self.lead + self.prepended_count if self.prepended_count else self.turn.newest + 1
 
 
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
@@ -174,18 +170,25 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
         layered = ask.layered
     out = _read_scope(conn, ask, owner)
     out.shares = shares
-    general = visible_blocks.read_general(conn, ask.general) if ask.general is not None else None
-    if general is not None:
-        out.blocks, out.general = {**general.blocks, **out.blocks}, general.version
+    general_blocks = (
+        visible_blocks.read_general(conn, ask.general_blocks)
+        if ask.general_blocks is not None
+        else None
+    )
+    if general_blocks is not None:
+        out.blocks, out.general_version = (
+            {**general_blocks.blocks, **out.blocks},
+            general_blocks.version,
+        )
     if shares is not None and ask.scope.is_named:
-        shown = visible_blocks.read_with_layers(conn, ask.scope, ask.defaults, layered=layered)
-        out.blocks, out.left_out = shown.over(out.blocks), shown.left_out
-        out.edits = shown.mix_mark(out.edits)
-        out.layers = shown.layers
-        out.block_layers = {label: seen.layer for label, seen in shown.blocks.items()}
-    if general is not None:
-        out.edits += general.layer.edits
-        out.layers = [general.layer, *out.layers]
+        visible = visible_blocks.read_with_layers(conn, ask.scope, ask.defaults, layered=layered)
+        out.blocks, out.omitted_labels = visible.over(out.blocks), visible.left_out
+        out.edits = visible.mix_mark(out.edits)
+        out.layers = visible.layers
+        out.block_layers = {label: block.layer for label, block in visible.blocks.items()}
+    if general_blocks is not None:
+        out.edits += general_blocks.layer.edits
+        out.layers = [general_blocks.layer, *out.layers]
     return out
 
 
@@ -213,13 +216,17 @@ def _read_scope(conn: Connection, ask: SnapshotQuery, owner: scopes.ScopeOwner) 
         out.ledger = _read_previous_attempt(conn, ask.request, scope_id)
     parent = node.id if node else None
     unanswered = NodeRows(conn, scope_id).find_unanswered
-    out.waiting = out.ledger.node if out.ledger else unanswered(turn.chain.end, parent)
-    if out.waiting:
-        out.waiting_in = find_conversation(conn, scope_id, out.waiting.conversation)
-        if ask.explicit not in (None, out.waiting_in.name if out.waiting_in else None):
-            out.waiting = out.waiting_in = None  # the same text occurs in another conversation
-        elif out.waiting.holder is not None:
-            out.held = node_holders.lives(conn, out.waiting.holder)
+    out.attempt_node = out.ledger.node if out.ledger else unanswered(turn.chain.end, parent)
+    if out.attempt_node:
+        out.attempt_conversation = find_conversation(conn, scope_id, out.attempt_node.conversation)
+        if ask.explicit not in (
+            None,
+            out.attempt_conversation.name if out.attempt_conversation else None,
+        ):
+            # The same text occurs in another conversation.
+            out.attempt_node = out.attempt_conversation = None
+        elif out.attempt_node.holder is not None:
+            out.held = node_holders.lives(conn, out.attempt_node.holder)
     return out
 
 
@@ -239,17 +246,20 @@ def _prepend_kept_history(
     # the head belongs to the conversation
     assert line is not None and out.scope_id is not None  # noqa: S101, PT018
     again = ask.repeats == "again" or _is_attempt(conn, out.scope_id, head, ask)
-    repeating = messages if again else ()  # what is a new message repeats nothing
-    end = server_history.read_end(conn, out.scope_id, (line.id, head), repeating, ask.room)
-    out.lead, out.prepended, out.behind = (
+    repeated_messages = messages if again else ()  # what is a new message repeats nothing
+    end = server_history.read_end(conn, out.scope_id, (line.id, head), repeated_messages, ask.room)
+    out.lead, out.prepended_count, out.earlier_summary = (
         count_leading_system(messages),
         len(end.messages),
-        end.behind,
+        end.earlier_summary,
     )
-    whole = [*messages[: out.lead], *end.messages, *messages[out.lead :]]
+    messages_with_history = [*messages[: out.lead], *end.messages, *messages[out.lead :]]
     return RequestHistory.of(
         ask.scope.key,
-        Messages(PrefixInfo(behind=end.behind[0] if end.behind else b""), whole),
+        Messages(
+            PrefixInfo(behind=end.earlier_summary[0] if end.earlier_summary else b""),
+            messages_with_history,
+        ),
         not ask.scope.is_named,
     )
 
@@ -263,11 +273,13 @@ def _is_attempt(conn: Connection, scope_id: int, node: int, ask: SnapshotQuery) 
 
 
 def find_conversation(
-    conn: Connection, scope_id: int, which: str | int
+    conn: Connection, scope_id: int, name_or_key: str | int
 ) -> ConversationState | None:
     """Return a conversation of the scope by its name or row key."""
     row = execute(
-        conn, BY_NAME if isinstance(which, str) else BY_KEY, {"scope": scope_id, "which": which}
+        conn,
+        BY_NAME if isinstance(name_or_key, str) else BY_KEY,
+        {"scope": scope_id, "which": name_or_key},
     ).first()
     if row is None:
         return None
@@ -289,8 +301,8 @@ def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int
     carriers = [node] if node.note or node.hidden else []
     if node.carriers:
         keys = {"scope": scope_id, **key_list(conn, node.carriers)}
-        found = execute(conn, select_carriers(sql_driver(conn)), keys)
-        carriers = [*map(node_of, found), *carriers]
+        carrier_rows = execute(conn, select_carriers(sql_driver(conn)), keys)
+        carriers = [*map(node_of, carrier_rows), *carriers]
     return PreviousTurn(node, at, epoch, carriers)
 
 
@@ -316,17 +328,17 @@ def summaries(conn: Connection, scope_id: int, links: Sequence[bytes]) -> list[t
 
 @cache
 def _select_summaries(size: int) -> Any:
-    s = t.summaries.c
-    return select(s.chain, s.content).where(
-        s.scope_id == bindparam("scope"), in_clause(s.chain, size)
+    summary_columns = t.summaries.c
+    return select(summary_columns.chain, summary_columns.content).where(
+        summary_columns.scope_id == bindparam("scope"), in_clause(summary_columns.chain, size)
     )
 
 
-def _nodes(*which: Any) -> Any:
+def _nodes(*conditions: Any) -> Any:
     """Return the statement for nodes, built once, since it runs in every turn."""
     return (
         select(t.nodes)
-        .where(n.scope_id == bindparam("scope"), *which)
+        .where(n.scope_id == bindparam("scope"), *conditions)
         .order_by(n.id.desc())
         .limit(CANDIDATES)
     )
@@ -372,28 +384,28 @@ class NodeRows:
         ]
 
     def by_digest(self, digests: Sequence[bytes]) -> list[TurnNode]:
-        found = select_in_batches(self._conn, select_by_digest, {"scope": self._scope}, digests)
-        return [node_of(row) for row in found]
+        rows = select_in_batches(self._conn, select_by_digest, {"scope": self._scope}, digests)
+        return [node_of(row) for row in rows]
 
     def only(self, digest: bytes) -> int | None:
         """Return the only answered node with this digest; None for none or several."""
-        found = execute(self._conn, OF_DIGEST, {"scope": self._scope, "digest": digest}).scalars()
-        return found[0] if len(found) == 1 else None
+        keys = execute(self._conn, OF_DIGEST, {"scope": self._scope, "digest": digest}).scalars()
+        return keys[0] if len(keys) == 1 else None
 
     def by_chain(self, chain: bytes, digest: bytes) -> list[TurnNode]:
         return self._read(BY_CHAIN, chain=chain, digest=digest)
 
-    def find_aborted(self, asked: bytes, parent: int | None) -> list[TurnNode]:
-        found = self._read(ABORTED, asked=asked)
-        return found if parent is None else [*found, *self._read(ABORTED_AFTER, parent=parent)]
+    def find_aborted(self, asked_link: bytes, parent: int | None) -> list[TurnNode]:
+        nodes = self._read(ABORTED, asked=asked_link)
+        return nodes if parent is None else [*nodes, *self._read(ABORTED_AFTER, parent=parent)]
 
     def one(self, ident: int) -> TurnNode | None:
-        found = self._read(ONE, node=ident)
-        return found[0] if found else None
+        nodes = self._read(ONE, node=ident)
+        return nodes[0] if nodes else None
 
-    def find_unanswered(self, asked: bytes, parent: int | None) -> TurnNode | None:
-        found = [node for node in self._read(WAITING, asked=asked) if node.parent == parent]
-        return found[0] if found else None
+    def find_unanswered(self, asked_link: bytes, parent: int | None) -> TurnNode | None:
+        nodes = [node for node in self._read(WAITING, asked=asked_link) if node.parent == parent]
+        return nodes[0] if nodes else None
 
 
 def only_node(conn: Connection, scope_id: int, digest: bytes) -> int | None:

@@ -31,60 +31,81 @@ CONTINUED_OTHERWISE = (
 )
 
 
-def fork_if_continued(conn: Connection, there: Any, o: PendingTurn) -> bool:
+def fork_if_continued(conn: Connection, status: Any, opening: PendingTurn) -> bool:
     """Give a turn a conversation of its own if another continued the same answer otherwise.
 
-    Another worker's turn: in this process it is known before (see `in_flight`). there: see
+    Another worker's turn: in this process it is known before (see `in_flight`). status: see
     `scopes.scope_status`. Returns whether it did.
     """
-    c, parent = o.conversation, o.node.parent
-    if o.adopted or o.named or c.explicit or there.conversation is None or parent is None:
+    conversation, parent = opening.conversation, opening.node.parent
+    if (
+        opening.adopted
+        or opening.named
+        or conversation.explicit
+        or status.conversation is None
+        or parent is None
+    ):
         return False
-    if not sql_driver(conn).is_shared or there.version == c.version:
+    if not sql_driver(conn).is_shared or status.version == conversation.version:
         return False
-    values = {"which": c.id, "parent": parent, "node": o.node.id, "asked": o.node.asked}
-    if not execute(conn, CONTINUED_OTHERWISE, {"scope": there.id, **values}):
+    values = {
+        "which": conversation.id,
+        "parent": parent,
+        "node": opening.node.id,
+        "asked": opening.node.asked,
+    }
+    if not execute(conn, CONTINUED_OTHERWISE, {"scope": status.id, **values}):
         return False
-    _fork(o)
+    _fork(opening)
     return True
 
 
-def _fork(o: PendingTurn) -> None:
+def _fork(opening: PendingTurn) -> None:
     """Give a turn a conversation of its own."""
-    c, o.forked_from = o.conversation, o.conversation.name
-    c.id, c.name, c.resent, c.head, c.version = new_key(), new_id("conv"), False, None, 0
-    o.node.conversation = c.id
+    conversation, opening.forked_from = opening.conversation, opening.conversation.name
+    (
+        conversation.id,
+        conversation.name,
+        conversation.resent,
+        conversation.head,
+        conversation.version,
+    ) = new_key(), new_id("conv"), False, None, 0
+    opening.node.conversation = conversation.id
 
 
-def make_way(conn: Connection, scope_id: int, r: TurnRecord) -> bool:
+def make_way(conn: Connection, scope_id: int, turn: TurnRecord) -> bool:
     """Move a record beside what another worker made of its turn, if one took it over.
 
     Returns False if the record was written before.
     """
-    own, digest, me = r.aside or r.nodes[0].id, r.nodes[0].digest, r.holder
+    own_node, digest, me = (
+        turn.aside or turn.nodes[0].id,
+        turn.nodes[0].digest,
+        turn.holder,
+    )
     if me is None:
         return True
-    if not node_holders.is_taken(conn, own, digest, me):
-        r.again = True  # it may have been written before
+    if not node_holders.is_taken(conn, own_node, digest, me):
+        turn.again = True  # it may have been written before
         return True
-    if _is_recorded(conn, scope_id, r):
+    if _is_recorded(conn, scope_id, turn):
         return False
-    _step_aside(conn, scope_id, r, own)
+    _step_aside(conn, scope_id, turn, own_node)
     return True
 
 
-def _is_recorded(conn: Connection, scope_id: int, r: TurnRecord) -> bool:
+def _is_recorded(conn: Connection, scope_id: int, turn: TurnRecord) -> bool:
     """Tell whether a record that stepped aside was written before."""
-    first = r.nodes[0]
-    values = {"scope": scope_id, "chain": first.chain, "digest": first.digest}
+    answer_node = turn.nodes[0]
+    values = {"scope": scope_id, "chain": answer_node.chain, "digest": answer_node.digest}
     return bool(execute(conn, BY_CHAIN, values))
 
 
-def _step_aside(conn: Connection, scope_id: int, r: TurnRecord, own: int) -> None:
+def _step_aside(conn: Connection, scope_id: int, turn: TurnRecord, own_node: int) -> None:
     """Record an answer beside the one of the worker that took its turn over."""
-    first = r.nodes[0]
-    if r.aside is None:
-        r.aside, first.id, r.again = own, new_key(), False
-        for node in r.nodes:
-            node.turn = first.id
-    node_holders.copy_request(conn, scope_id, own, first.id)
+    answer_node = turn.nodes[0]
+    if turn.aside is None:
+        turn.aside, answer_node.id, turn.again = own_node, new_key(), False
+        for node in turn.nodes:
+            node.turn = answer_node.id
+    node_holders.copy_request(conn, scope_id, own_node, answer_node.id)

@@ -35,17 +35,17 @@ class PendingTurn(msgspec.Struct):
     rounds: Sequence[Json] = ()  # of an earlier attempt, which count
     scope_id: int | None = None  # the scope's row, where the turn found one
     # the scope and the conversation as this transaction found them (see `owners.standing`)
-    there: Any = None
+    status: Any = None
     beside: Mapping[str, Json] = msgspec.field(default_factory=dict)  # see `ApplicationTables.keep`
     # where several workers write: this one, and the key of a request that is one by it
     holder: int | None = None
     once: bytes | None = None
     named: bool = False  # the request named its conversation, and stays in it
     at: float | None = None  # when it was appended to the journal, None if it was not
-    large: Sequence[LargeBody] = ()  # bodies of messages, which are written before
+    large_bodies: Sequence[LargeBody] = ()  # bodies of messages, which are written before
 
     def __post_init__(self) -> None:
-        self.large = () if self.adopted else split_off(self.messages)
+        self.large_bodies = () if self.adopted else split_off(self.messages)
 
 
 class TurnRecord(msgspec.Struct):
@@ -66,9 +66,8 @@ class TurnRecord(msgspec.Struct):
     key: bytes = b""  # the scope's, for the links of a line that is joined anew
     seen_head: int | None = None  # the line's end as this turn found it
     kept: bool = False  # the line is kept here (a client that sends its newest message alone)
-    again: bool = (
-        False  # an earlier attempt may have left an answer of its own, which this one replaces
-    )
+    # An earlier attempt may have left an answer of its own, which this one replaces.
+    again: bool = False
     jobs: list[QueuedJob] = msgspec.field(default_factory=list)  # what follows in the background
     used: list[int] = msgspec.field(default_factory=list)  # passages that automatic recall showed
     # what the rows of each answer say (see `contents_of`); found out when they are written where
@@ -83,7 +82,7 @@ class TurnRecord(msgspec.Struct):
     beside: Mapping[str, Json] = msgspec.field(default_factory=dict)  # see `ApplicationTables.keep`
     holder: int | None = None  # the worker that opened the turn, where there are several
     aside: int | None = None  # the turn's own node, which another worker took over
-    large: Sequence[LargeBody] = ()  # bodies of answers, which are written before
+    large_bodies: Sequence[LargeBody] = ()  # bodies of answers, which are written before
     at: float | None = None  # when it was appended to the journal, None if it was not
     explained: str | None = None  # the explain record as it is stored, where that is made already
     delivered: list[str] = msgspec.field(default_factory=list)  # messages to the agent, by id
@@ -91,4 +90,4 @@ class TurnRecord(msgspec.Struct):
     versions: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        self.large = split_off(itertools.chain.from_iterable(self.contents or ()))
+        self.large_bodies = split_off(itertools.chain.from_iterable(self.contents or ()))

@@ -118,44 +118,44 @@ class ExpectedLine:
     version: int
 
 
-def open_turn(o: PendingTurn, line: ExpectedLine) -> Sql | None:
+def open_turn(opening: PendingTurn, line: ExpectedLine) -> Sql | None:
     """Return the statement that makes the request durable; None if it needs more than that."""
-    if o.adopted or o.large or o.once:
+    if opening.adopted or opening.large_bodies or opening.once:
         return None
     now = clock.now()
-    writing = _Statement(line, o.owner, now)
-    writing.hold("")
-    writing.add(TOUCH)
-    writing.put_node(o.node, {**_request_columns(o), **_holder_columns(o)})
-    writing.put_messages(_build_request_messages(o, line.scope_id, now))
-    return writing.build()
+    statement = _Statement(line, opening.owner, now)
+    statement.hold("")
+    statement.add(TOUCH)
+    statement.put_node(opening.node, {**_request_columns(opening), **_holder_columns(opening)})
+    statement.put_messages(_build_request_messages(opening, line.scope_id, now))
+    return statement.build()
 
 
-def record(r: TurnRecord, opening: PendingTurn | None, line: ExpectedLine) -> Sql | None:
+def record(turn: TurnRecord, opening: PendingTurn | None, line: ExpectedLine) -> Sql | None:
     """Return the statement that writes a turn's answer, as `turn_writer.record` does.
 
     Its row has the versions of the scope and of the conversation. None if it needs more than that.
     """
-    if not _is_plain(r, opening, line.conversation):
+    if not _is_plain(turn, opening, line.conversation):
         return None
-    now, node = clock.now(), r.nodes[0]
+    now, node = clock.now(), turn.nodes[0]
     node.at = now
-    writing = _Statement(line, r.owner, now)
-    writing.hold(MOVE, head=node.turn, resent=r.resent, prove=r.prove)
-    said: list[dict[str, Any]] = []
+    statement = _Statement(line, turn.owner, now)
+    statement.hold(MOVE, head=node.turn, resent=turn.resent, prove=turn.prove)
+    messages: list[dict[str, Any]] = []
     request: dict[str, Any] = {}
     if opening is not None:
-        writing.add(TOUCH)
+        statement.add(TOUCH)
         request = {"request": opening.request}
-        said = _build_request_messages(opening, line.scope_id, now)
-    unread = 1 if r.unread else None
-    more = {"unread": unread, **request, **NOBODY}
-    writing.put_node(node, more, anew=opening is None, holder=r.holder)
-    place = MessagePlace(r.conversation, node.id, "answer", now, node.state == "aborted")
-    contents = r.contents[0] if r.contents else contents_of([(r.answers[0], node.digest)])
-    writing.put_messages([*said, *rows_of(line.scope_id, place, contents)])
-    writing.put_consequences(r, own_unread=int(bool(unread and node.parent)))
-    return writing.build()
+        messages = _build_request_messages(opening, line.scope_id, now)
+    unread = 1 if turn.unread else None
+    columns_beside = {"unread": unread, **request, **NOBODY}
+    statement.put_node(node, columns_beside, anew=opening is None, holder=turn.holder)
+    place = MessagePlace(turn.conversation, node.id, "answer", now, node.state == "aborted")
+    contents = turn.contents[0] if turn.contents else contents_of([(turn.answers[0], node.digest)])
+    statement.put_messages([*messages, *rows_of(line.scope_id, place, contents)])
+    statement.put_consequences(turn, own_unread=int(bool(unread and node.parent)))
+    return statement.build()
 
 
 def is_written(conn: Connection, node: int, *, answered: bool) -> bool:
@@ -163,41 +163,56 @@ def is_written(conn: Connection, node: int, *, answered: bool) -> bool:
 
     Within the owner's lock, for which it may still be under way.
     """
-    found = execute_sql(conn, "SELECT state FROM nodes WHERE id = $1", node)
-    return bool(found) and (not answered or found[0][0] != "open")
+    rows = execute_sql(conn, "SELECT state FROM nodes WHERE id = $1", node)
+    return bool(rows) and (not answered or rows[0][0] != "open")
 
 
-def _is_plain(r: TurnRecord, opening: PendingTurn | None, c: ConversationState) -> bool:
+def _is_plain(
+    turn: TurnRecord, opening: PendingTurn | None, conversation: ConversationState
+) -> bool:
     """Tell whether a turn has nothing that the statement cannot write."""
-    if opening is not None and (opening.adopted or opening.large or opening.rounds):
+    if opening is not None and (opening.adopted or opening.large_bodies or opening.rounds):
         return False
-    if len(r.nodes) != 1 or any((r.again, r.large, r.evicted, r.beside, r.epoch, c.task)):
+    if len(turn.nodes) != 1 or any(
+        (
+            turn.again,
+            turn.large_bodies,
+            turn.evicted,
+            turn.beside,
+            turn.epoch,
+            conversation.task,
+        )
+    ):
         return False
-    return keeps_the_line(r, c) and not any(job.alone or job.every for job in r.jobs)
+    return keeps_the_line(turn, conversation) and not any(
+        job.alone or job.every for job in turn.jobs
+    )
 
 
-def keeps_the_line(r: TurnRecord, c: ConversationState) -> bool:
+def keeps_the_line(turn: TurnRecord, conversation: ConversationState) -> bool:
     """Tell whether the answer becomes the conversation's head.
 
     A sibling of its first continuation does not.
     """
-    first = r.nodes[0]
-    follows = c.head is None or c.explicit or first.parent is None
-    return follows or c.head in (first.turn, r.parent_turn)
+    answer_node = turn.nodes[0]
+    follows = conversation.head is None or conversation.explicit or answer_node.parent is None
+    return follows or conversation.head in (answer_node.turn, turn.parent_turn)
 
 
-def _request_columns(o: PendingTurn) -> dict[str, Any]:
-    rounds = encode(o.rounds).decode() if o.rounds else None
-    return {"request": o.request, "rounds": rounds}
+def _request_columns(opening: PendingTurn) -> dict[str, Any]:
+    rounds = encode(opening.rounds).decode() if opening.rounds else None
+    return {"request": opening.request, "rounds": rounds}
 
 
-def _holder_columns(o: PendingTurn) -> dict[str, Any]:
-    return {"holder": o.holder, "once": o.once}
+def _holder_columns(opening: PendingTurn) -> dict[str, Any]:
+    return {"holder": opening.holder, "once": opening.once}
 
 
-def _build_request_messages(o: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
-    place = MessagePlace(o.conversation.id, o.node.id, "chat", now)
-    return list(rows_of(scope_id, place, o.messages))
+def _build_request_messages(
+    opening: PendingTurn, scope_id: int, now: float
+) -> list[dict[str, Any]]:
+    place = MessagePlace(opening.conversation.id, opening.node.id, "chat", now)
+    return list(rows_of(scope_id, place, opening.messages))
 
 
 class _Statement:
@@ -217,9 +232,9 @@ class _Statement:
             "now": now,
         }
 
-    def hold(self, moved: str, **values: Any) -> None:
+    def hold(self, move: str, **values: Any) -> None:
         """Begin with the locks and the compared rows."""
-        self.add(_hold_part(moved), **values)
+        self.add(_hold_part(move), **values)
 
     def add(self, part: str, **values: Any) -> None:
         self._parts.append(part)
@@ -228,13 +243,13 @@ class _Statement:
     def put_node(
         self,
         node: TurnNode,
-        more: Mapping[str, Any],
+        columns_beside: Mapping[str, Any],
         *,
         anew: bool = False,
         holder: int | None = None,
     ) -> None:
         """Insert the turn's node. anew: in place of the one that this holder opened."""
-        row = {**columns(node, self._values["scope"]), **more}
+        row = {**columns(node, self._values["scope"]), **columns_beside}
         part, names = _node_part(tuple(row), anew)
         self.add(part, node=node.id, holder=holder)
         self._values.update(zip(names, row.values(), strict=True))
@@ -245,31 +260,31 @@ class _Statement:
         Nothing is written if their conversation has one behind them, from another's clock.
         """
         if rows:
-            said = [{name: row[name] for name in SAID_NAMES} for row in rows]
-            self.add(MESSAGES, key=new_message_key(len(rows)), said=_encode_rows(said))
+            messages = [{name: row[name] for name in SAID_NAMES} for row in rows]
+            self.add(MESSAGES, key=new_message_key(len(rows)), said=_encode_rows(messages))
             self.add(WAITING)
 
-    def put_consequences(self, r: TurnRecord, own_unread: int) -> None:
+    def put_consequences(self, turn: TurnRecord, own_unread: int) -> None:
         """Insert what follows from the turn: explain record, uses, models and jobs."""
-        if r.explain:
-            row = {**r.explain[1], "created_at": self._values["now"]}
+        if turn.explain:
+            row = {**turn.explain[1], "created_at": self._values["now"]}
             self.add(EXPLAIN, explain=encode(row).decode())
-        if r.used:
-            self.add(USE, used=list(r.used))
-        if r.models:
-            names = sorted(r.models)  # in one order, since others update them too
+        if turn.used:
+            self.add(USE, used=list(turn.used))
+        if turn.models:
+            names = sorted(turn.models)  # in one order, since others update them too
             counts = {
-                name: [getattr(r.models[model], name) for model in names]
+                name: [getattr(turn.models[model], name) for model in names]
                 for name in ("offered", "called", "silent")
             }
             self.add(MODELS, models=names, **counts)
         for again in (False, True):
-            if wanted := [job for job in r.jobs if job.again is again]:
-                self._put_jobs(wanted, "again" if again else "once")
-        most = max((job.unread for job in r.jobs), default=0)
-        self._values |= {"own_unread": own_unread, "most_unread": most}
+            if jobs := [job for job in turn.jobs if job.again is again]:
+                self._put_jobs(jobs, "again" if again else "once")
+        max_unread = max((job.unread for job in turn.jobs), default=0)
+        self._values |= {"own_unread": own_unread, "most_unread": max_unread}
 
-    def _put_jobs(self, wanted: Sequence[QueuedJob], how: str) -> None:
+    def _put_jobs(self, jobs: Sequence[QueuedJob], how: str) -> None:
         now, scope = self._values["now"], self._values["scope"]
         rows = [
             {
@@ -281,11 +296,11 @@ class _Statement:
                 "run_at": now + job.delay,
                 "created_at": now,
             }
-            for job in wanted
+            for job in jobs
         ]
-        found = {f"{how}_{name}": [row[name] for row in rows] for name in COLUMNS}
-        unread = [job.unread for job in wanted]
-        self.add(_jobs_part(how, any(unread)), **found, **{f"{how}_unread": unread})
+        arrays = {f"{how}_{name}": [row[name] for row in rows] for name in COLUMNS}
+        unread = [job.unread for job in jobs]
+        self.add(_jobs_part(how, any(unread)), **arrays, **{f"{how}_unread": unread})
 
     def build(self) -> Sql:
         text, names = _number(tuple(self._parts))
@@ -298,28 +313,28 @@ def _number(parts: tuple[str, ...]) -> tuple[str, list[str]]:
     """Return the SQL of parts with numbered parameters, and their names in order."""
     names: list[str] = []
 
-    def numbered(found: re.Match[str]) -> str:
-        if found[1] not in names:
-            names.append(found[1])
-        return f"${names.index(found[1]) + 1}"
+    def numbered(match: re.Match[str]) -> str:
+        if match[1] not in names:
+            names.append(match[1])
+        return f"${names.index(match[1]) + 1}"
 
-    whole = f"WITH {','.join(parts)}\n{ANSWER}"
-    return re.sub(r"(?<!:):([a-z]\w*)", numbered, whole), names
+    sql = f"WITH {','.join(parts)}\n{ANSWER}"
+    return re.sub(r"(?<!:):([a-z]\w*)", numbered, sql), names
 
 
 @cache
-def _hold_part(moved: str) -> str:
-    return HOLD.format(moved=moved)
+def _hold_part(move: str) -> str:
+    return HOLD.format(moved=move)
 
 
 @cache
 def _node_part(names: tuple[str, ...], anew: bool) -> tuple[str, list[str]]:
     """Return the part that inserts a node with these columns, and the names of their values."""
     values = ", ".join(f":n_{name}::{_type(t.nodes.c[name])}" for name in names)
-    changed = ", ".join(f"{_name(t.nodes, name)} = excluded.{name}" for name in names[1:])
+    changes = ", ".join(f"{_name(t.nodes, name)} = excluded.{name}" for name in names[1:])
     # A node under this key of another scope, or taken over, fails the whole statement.
     conflict = (
-        f"ON CONFLICT (id) DO UPDATE SET {changed} WHERE nodes.scope_id = excluded.scope_id "
+        f"ON CONFLICT (id) DO UPDATE SET {changes} WHERE nodes.scope_id = excluded.scope_id "
         "AND nodes.holder IS NOT DISTINCT FROM :holder::bigint "
         if anew
         else ""
@@ -337,14 +352,14 @@ def _build_messages_part() -> str:
     They are one JSON text: the driver looks into each element of an array, which took a tenth of a
     turn's statement.
     """
-    named = ", ".join(SAID_NAMES)
+    column_names = ", ".join(SAID_NAMES)
     return (
         "\nm AS (INSERT INTO messages (id, scope_id, conversation, "
         f"{_list_columns(t.messages, SAID_NAMES)})\n  "
         f"SELECT :key::bigint + {STEP} * (u.position - 1), :scope::bigint, :conversation::bigint, "
         f"{', '.join(f'u.{name}' for name in SAID_NAMES)}\n  FROM c, ROWS FROM ("
         f"json_to_recordset(:said::json) AS ({', '.join(f'{c.name} {_type(c)}' for c in SAID)})) "
-        f"WITH ORDINALITY AS u({named}, position)\n  RETURNING id, scope_id)"
+        f"WITH ORDINALITY AS u({column_names}, position)\n  RETURNING id, scope_id)"
     )
 
 
@@ -353,10 +368,10 @@ def _encode_rows(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         if row["digest"] is not None:
             row["digest"] = f"\\x{row['digest'].hex()}"
-    found = encode(rows).decode()
-    if "\\u0000" in found:  # or a backslash before "u0000", which loses nothing
-        found = encode([{k: storable(v) for k, v in row.items()} for row in rows]).decode()
-    return found
+    text = encode(rows).decode()
+    if "\\u0000" in text:  # or a backslash before "u0000", which loses nothing
+        text = encode([{k: storable(v) for k, v in row.items()} for row in rows]).decode()
+    return text
 
 
 @cache

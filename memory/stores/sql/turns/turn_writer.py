@@ -63,39 +63,41 @@ def read_status(conn: Connection, turn: PendingTurn | TurnRecord) -> Any:
 
 
 def open_turn(
-    conn: Connection, o: PendingTurn, *, answered: bool = False, status: Any = None
+    conn: Connection, opening: PendingTurn, *, answered: bool = False, status: Any = None
 ) -> int:
     """Make the request durable; return the scope's row id.
 
     answered: its node is written with its answer. status: what `read_status` returns, if it was
     read before. Raises ErasedMeanwhile.
     """
-    now, c = o.at or clock.now(), o.conversation
-    there = read_status(conn, o) if status is None else status
-    if there is not None and turn_rivals.fork_if_continued(conn, there, o):
-        there = scopes.scope_status(conn, o.owner, o.scope_id, c.id)
-    o.there = there if there is not None and there.conversation is not None else None
-    scope_id: int = there.id if there else scopes.get_or_create(conn, o.owner)
-    if there is None or now - there.active_at > TOUCH_SECONDS:
+    now, conversation = opening.at or clock.now(), opening.conversation
+    line = read_status(conn, opening) if status is None else status
+    if line is not None and turn_rivals.fork_if_continued(conn, line, opening):
+        line = scopes.scope_status(conn, opening.owner, opening.scope_id, conversation.id)
+    opening.status = line if line is not None and line.conversation is not None else None
+    scope_id: int = line.id if line else scopes.get_or_create(conn, opening.owner)
+    if line is None or now - line.active_at > TOUCH_SECONDS:
         scopes.touch(conn, scope_id)
-    if there is None or there.conversation is None:
-        _add_conversation(conn, o, scope_id, now)
-    rounds = encode(o.rounds).decode() if o.rounds else None
-    if o.adopted:
-        node_holders.check_held(conn, o.node.id, o.holder)
+    if line is None or line.conversation is None:
+        _add_conversation(conn, opening, scope_id, now)
+    rounds = encode(opening.rounds).decode() if opening.rounds else None
+    if opening.adopted:
+        node_holders.check_held(conn, opening.node.id, opening.holder)
         # What this attempt was given: one that resumes its rounds is given the same.
-        row = columns(o.node, scope_id)
-        planned = {name: row[name] for name in PLANNED}
-        attempt = {"node": o.node.id, "now": now, "request": o.request, "rounds": rounds}
-        execute(conn, TRIED_ANEW, attempt | planned)
+        row = columns(opening.node, scope_id)
+        planned_columns = {name: row[name] for name in PLANNED}
+        request = {"request": opening.request, "rounds": rounds}
+        values = {"node": opening.node.id, "now": now} | request | planned_columns
+        execute(conn, TRIED_ANEW, values)
     elif not answered:
-        node_holders.check_once(conn, scope_id, o.once)
-        held = {} if o.holder is None else {"holder": o.holder, "once": o.once}
-        row = columns(o.node, scope_id)
-        add_row(conn, t.nodes, **row, request=o.request, rounds=rounds, **held)
-        message_rows.append(conn, _request_rows(o, scope_id, now), _newest(o.there))
+        node_holders.check_once(conn, scope_id, opening.once)
+        holder, once = opening.holder, opening.once
+        holder_columns = {} if holder is None else {"holder": holder, "once": once}
+        row = columns(opening.node, scope_id)
+        add_row(conn, t.nodes, **row, request=opening.request, rounds=rounds, **holder_columns)
+        message_rows.append(conn, _request_rows(opening, scope_id, now), _newest(opening.status))
     if not answered:
-        _raise_version(conn, c.id)
+        _raise_version(conn, conversation.id)
     return scope_id
 
 
@@ -105,47 +107,49 @@ def _raise_version(conn: Connection, conversation: int) -> None:
         execute(conn, RAISE, {"which": conversation})
 
 
-def _add_conversation(conn: Connection, o: PendingTurn, scope_id: int, now: float) -> None:
+def _add_conversation(conn: Connection, opening: PendingTurn, scope_id: int, now: float) -> None:
     """Add the turn's conversation, unless another turn with the same name was first."""
-    c = o.conversation
-    found = find_conversation(conn, scope_id, c.name) if c.explicit else None
-    if found is not None:
-        c.id = o.node.conversation = found.id
+    conversation = opening.conversation
+    existing_conversation = (
+        find_conversation(conn, scope_id, conversation.name) if conversation.explicit else None
+    )
+    if existing_conversation is not None:
+        conversation.id = opening.node.conversation = existing_conversation.id
         return
     add_row(
         conn,
         t.conversations,
-        id=c.id,
+        id=conversation.id,
         scope_id=scope_id,
-        name=c.name,
-        explicit=c.explicit,
-        resent=c.resent,
-        forked_from=o.forked_from,
+        name=conversation.name,
+        explicit=conversation.explicit,
+        resent=conversation.resent,
+        forked_from=opening.forked_from,
         head=None,
-        opening=c.opening,
-        task=c.task,
+        opening=conversation.opening,
+        task=conversation.task,
         created_at=now,
         updated_at=now,
     )
-    if c.task:
+    if conversation.task:
         note_change(conn, IndexChange(fts.MESSAGES_INDEX, scope_id))
-    if c.same_tasks:
-        openings.mark_tasks(conn, scope_id, c.same_tasks)
+    if conversation.same_tasks:
+        openings.mark_tasks(conn, scope_id, conversation.same_tasks)
 
 
-def _request_rows(o: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
+def _request_rows(opening: PendingTurn, scope_id: int, now: float) -> list[dict[str, Any]]:
     """Return the rows of the new messages of the request."""
     return list(
         message_rows.rows_of(
             scope_id,
-            message_rows.MessagePlace(o.conversation.id, o.node.id, "chat", now),
-            o.messages,
+            message_rows.MessagePlace(opening.conversation.id, opening.node.id, "chat", now),
+            opening.messages,
         )
     )
 
 
-def _newest(there: Any) -> int | None:
-    return None if there is None else max(there.stored or 0, there.indexed or 0)
+def _newest(status: Any) -> int | None:
+    return None if status is None else max(status.stored or 0, status.indexed or 0)
 
 
 def round_done(
@@ -166,8 +170,8 @@ def attempt_failed(conn: Connection, node: int, holder: int | None = None) -> No
 
     holder: this worker, where there are several.
     """
-    tried = TRIED if holder is None else TRIED_BY
-    execute(conn, tried, {"node": node, "now": clock.now(), "me": holder})
+    statement = TRIED if holder is None else TRIED_BY
+    execute(conn, statement, {"node": node, "now": clock.now(), "me": holder})
 
 
 def drop_turn(conn: Connection, scope_id: int, node: int) -> None:
@@ -195,86 +199,94 @@ def drop_pieces(conn: Connection, owner: scopes.ScopeOwner, bodies: Sequence[int
         scopes.remove_if_empty(conn, scope_id)
 
 
-def record(conn: Connection, r: TurnRecord, opening: PendingTurn | None = None) -> int:
+def record(conn: Connection, turn: TurnRecord, opening: PendingTurn | None = None) -> int:
     """Write a turn's answers, and queue its jobs; safe to repeat with the same record.
 
     opening: its request, if not written before. Returns the conversation's newest node. Raises
     ErasedMeanwhile.
     """
-    head = record_answers(conn, r, opening)
-    queue_jobs(conn, r.jobs, r.scope_id)
+    head = record_answers(conn, turn, opening)
+    queue_jobs(conn, turn.jobs, turn.scope_id)
     return head
 
 
 def record_answers(
-    conn: Connection, r: TurnRecord, opening: PendingTurn | None = None, status: Any = None
+    conn: Connection,
+    turn: TurnRecord,
+    opening: PendingTurn | None = None,
+    status: Any = None,
 ) -> int:
     """Do what `record` does, but for jobs. status: see `open_turn`, of the request if it is new."""
     request: dict[str, Any] = {}
-    said: list[dict[str, Any]] = []
-    now = r.at or clock.now()
+    rows: list[dict[str, Any]] = []
+    now = turn.at or clock.now()
     if opening is not None:
-        r.scope_id = open_turn(conn, opening, answered=True, status=status)
+        turn.scope_id = open_turn(conn, opening, answered=True, status=status)
         request = {"request": opening.request}
-        said = _request_rows(opening, r.scope_id, opening.at or now)
-        r.conversation = opening.conversation.id
-        for node in r.nodes:
-            node.conversation = r.conversation
-    there = opening.there if opening is not None else status
-    if there is None:
-        scope_id = r.scope_id or scopes.get_or_create(conn, r.owner)
-        there = scopes.scope_status(conn, r.owner, scope_id, r.conversation)
-    if there is None or there.conversation is None:
+        rows = _request_rows(opening, turn.scope_id, opening.at or now)
+        turn.conversation = opening.conversation.id
+        for node in turn.nodes:
+            node.conversation = turn.conversation
+    line = opening.status if opening is not None else status
+    if line is None:
+        scope_id = turn.scope_id or scopes.get_or_create(conn, turn.owner)
+        line = scopes.scope_status(conn, turn.owner, scope_id, turn.conversation)
+    if line is None or line.conversation is None:
         raise ErasedMeanwhile("the conversation was deleted while this ran; nothing of it is kept")
-    r.scope_id = scope_id = there.id
-    if opening is None and not turn_rivals.make_way(conn, scope_id, r):
-        return int(there.head or r.nodes[0].turn)
-    stays = r.kept and _join(conn, there, r)
-    if r.epoch is not None:
-        _put_epoch(conn, r.epoch, scope_id, now)
-    said += _answers(conn, r, (scope_id, now), request)
-    message_rows.append(conn, said, _newest(there))
-    head = _move(conn, there, r, now, stays=stays)
+    turn.scope_id = scope_id = line.id
+    if opening is None and not turn_rivals.make_way(conn, scope_id, turn):
+        return int(line.head or turn.nodes[0].turn)
+    stays = turn.kept and _join(conn, line, turn)
+    if turn.epoch is not None:
+        _put_epoch(conn, turn.epoch, scope_id, now)
+    rows += _answers(conn, turn, (scope_id, now), request)
+    message_rows.append(conn, rows, _newest(line))
+    head = _move(conn, line, turn, now, stays=stays)
     driver = sql_driver(conn)
-    r.versions = (there.scope_version, there.version + 1) if driver.is_shared else None
-    _record_consequences(conn, r, scope_id, now)
-    if r.prove and not there.proven:
+    turn.versions = (line.scope_version, line.version + 1) if driver.is_shared else None
+    _record_consequences(conn, turn, scope_id, now)
+    if turn.prove and not line.proven:
         scopes.prove(conn, scope_id)
     return head
 
 
-def _put_epoch(conn: Connection, e: Epoch, scope_id: int, now: float) -> None:
+def _put_epoch(conn: Connection, epoch: Epoch, scope_id: int, now: float) -> None:
     """Write the epoch that the turn began."""
     put_row(
         conn,
         t.epochs,
         ("id",),
-        id=e.id,
+        id=epoch.id,
         scope_id=scope_id,
-        core=e.core,
-        blocks=encode(dict(e.blocks)).decode(),
-        edits=e.edits,
-        cut=e.cut,
-        elide=e.elide,
-        tools=encode(dict(e.tools)).decode() if e.tools else None,
+        core=epoch.core,
+        blocks=encode(dict(epoch.blocks)).decode(),
+        edits=epoch.edits,
+        cut=epoch.cut,
+        elide=epoch.elide,
+        tools=encode(dict(epoch.tools)).decode() if epoch.tools else None,
         created_at=now,
     )
 
 
-def _record_consequences(conn: Connection, r: TurnRecord, scope_id: int, now: float) -> None:
+def _record_consequences(conn: Connection, turn: TurnRecord, scope_id: int, now: float) -> None:
     """Write what follows from the turn: evicted messages, explain record, and uses."""
-    node = r.nodes[0].id
-    if r.evicted:
-        place = message_rows.MessagePlace(r.conversation, node, "evicted", now)
-        message_rows.add(conn, scope_id, place, r.evicted, once=True)
-    if r.explain:
-        record = r.explained or explain_text(r.explain[1], now)
-        row = {"id": r.aside or node, "scope_id": scope_id, "record": record, "created_at": now}
+    node = turn.nodes[0].id
+    if turn.evicted:
+        place = message_rows.MessagePlace(turn.conversation, node, "evicted", now)
+        message_rows.add(conn, scope_id, place, turn.evicted, once=True)
+    if turn.explain:
+        record = turn.explained or explain_text(turn.explain[1], now)
+        row = {
+            "id": turn.aside or node,
+            "scope_id": scope_id,
+            "record": record,
+            "created_at": now,
+        }
         execute(conn, upsert_explain(sql_driver(conn)), row)
-    fact_rows.record_use(conn, r.used)
-    model_records.save(conn, r.models)
-    if r.delivered:
-        agent_inbox.deliver(conn, r.delivered, node)
+    fact_rows.record_use(conn, turn.used)
+    model_records.save(conn, turn.models)
+    if turn.delivered:
+        agent_inbox.deliver(conn, turn.delivered, node)
 
 
 def queue_jobs(conn: Connection, jobs: Sequence[QueuedJob], scope_id: int | None) -> None:
@@ -297,105 +309,109 @@ def _is_time(conn: Connection, scope_id: int, job: QueuedJob) -> bool:
 
 
 def _answers(
-    conn: Connection, r: TurnRecord, at: tuple[int, float], request: dict[str, Any]
+    conn: Connection, turn: TurnRecord, at: tuple[int, float], request: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Write the nodes of a turn; return the rows of its answers.
 
     at: scope and time. request: columns that the first node has.
     """
     scope_id, now = at
-    said: list[dict[str, Any]] = []
-    for i, (node, answer) in enumerate(zip(r.nodes, r.answers, strict=True)):
+    rows: list[dict[str, Any]] = []
+    for index, (node, answer) in enumerate(zip(turn.nodes, turn.answers, strict=True)):
         node.at = now
-        if r.again:
+        if turn.again:
             message_rows.remove(
                 conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
             )
-        unread = 1 if r.unread and i == 0 else None
-        held = node_holders.NOBODY if sql_driver(conn).is_shared else {}
+        unread_mark = 1 if turn.unread and index == 0 else None
+        holder_columns = node_holders.NOBODY if sql_driver(conn).is_shared else {}
         row = columns(node, scope_id)
-        put_row(conn, t.nodes, ("id",), **row, unread=unread, **request, **held)
+        put_row(conn, t.nodes, ("id",), **row, unread=unread_mark, **request, **holder_columns)
         request = {}
         place = message_rows.MessagePlace(
-            r.conversation, node.id, "answer", node.at, node.state == "aborted"
+            turn.conversation, node.id, "answer", node.at, node.state == "aborted"
         )
-        contents = r.contents[i] if r.contents else contents_of([(answer, node.digest)])
-        said += message_rows.rows_of(scope_id, place, contents)
-    return said
+        contents = turn.contents[index] if turn.contents else contents_of([(answer, node.digest)])
+        rows += message_rows.rows_of(scope_id, place, contents)
+    return rows
 
 
 @cache
 def upsert_explain(driver: SqlDriver) -> Any:
     """Return the statement that adds an attempt to a turn's explain record."""
-    x = t.explains.c
-    statement = insert_with_conflict(driver, t.explains, x.keys())
+    record_columns = t.explains.c
+    statement = insert_with_conflict(driver, t.explains, record_columns.keys())
     return statement.on_conflict_do_update(
         index_elements=["id"],
         set_={
-            "record": x.record + "\n" + statement.excluded.record,
+            "record": record_columns.record + "\n" + statement.excluded.record,
             "created_at": statement.excluded.created_at,
         },
     )
 
 
-def _join(conn: Connection, line: Any, r: TurnRecord) -> bool:
+def _join(conn: Connection, line: Any, turn: TurnRecord) -> bool:
     """Move the record behind a turn that overtook it in a stored conversation.
 
     An answer that broke off and the one to the same request asked again stay beside each other.
     line: see `scopes.scope_status`. Returns whether the head stays where it is.
     """
-    head, first = line.head, r.nodes[0]
-    if head is None or head in (first.parent, first.id, r.seen_head):
+    head, answer_node = line.head, turn.nodes[0]
+    if head is None or head in (answer_node.parent, answer_node.id, turn.seen_head):
         return False
-    before = NodeRows(conn, line.id).one(head)
-    if before is None:
+    overtaking_node = NodeRows(conn, line.id).one(head)
+    if overtaking_node is None:
         return False
-    if (before.parent, before.asked) == (first.parent, first.asked):
-        if first.state == "aborted":
+    if (overtaking_node.parent, overtaking_node.asked) == (answer_node.parent, answer_node.asked):
+        if answer_node.state == "aborted":
             return True
-        if before.state == "aborted":
+        if overtaking_node.state == "aborted":
             return False
-    link = before.chain
-    for digest in execute(conn, SAID, {"node": first.id}).scalars():
-        link = keyed_hash(r.key, link, digest)
-    for node in r.nodes:
-        node.parent, node.asked, node.depth = before.id, link, before.depth + 1
+    link = overtaking_node.chain
+    for digest in execute(conn, SAID, {"node": answer_node.id}).scalars():
+        link = keyed_hash(turn.key, link, digest)
+    for node in turn.nodes:
+        node.parent, node.asked, node.depth = overtaking_node.id, link, overtaking_node.depth + 1
         node.chain, node.trail = (
-            keyed_hash(r.key, link, node.digest),
-            trail_after(before, node.digest),
+            keyed_hash(turn.key, link, node.digest),
+            trail_after(overtaking_node, node.digest),
         )
     return False
 
 
-def _move(conn: Connection, line: Any, r: TurnRecord, now: float, *, stays: bool) -> int:
+def _move(conn: Connection, line: Any, turn: TurnRecord, now: float, *, stays: bool) -> int:
     """Move the conversation's head to this answer, unless it stays, and return it.
 
     The first continuation keeps the conversation: a later sibling does not move it. line: see
     `scopes.scope_status`.
     """
-    first, head = r.nodes[0], line.head
-    sibling = (
-        head is not None and not line.explicit and first.parent is not None and first.turn != head
+    answer_node, head = turn.nodes[0], line.head
+    is_sibling = (
+        head is not None
+        and not line.explicit
+        and answer_node.parent is not None
+        and answer_node.turn != head
     )
     stays = stays or (
-        sibling
-        and (r.parent_turn or execute(conn, TURN_OF, {"which": first.parent}).scalar()) != head
+        is_sibling
+        and (turn.parent_turn or execute(conn, TURN_OF, {"which": answer_node.parent}).scalar())
+        != head
     )
-    to: int = head if stays else first.turn
+    to: int = head if stays else answer_node.turn
     goes_on = line.opening is not None and head not in (None, to)
-    if goes_on and line.task and r.unread:
+    if goes_on and line.task and turn.unread:
         openings.let_extraction_read(conn, head)
     if goes_on and line.task:  # searches find what is said in it from now on
         note_change(conn, IndexChange(fts.MESSAGES_INDEX, line.id))
-    beside, alone = (CONTINUED_BESIDE, CONTINUED) if goes_on else (MOVED_BESIDE, MOVED)
+    statements = (CONTINUED_BESIDE, CONTINUED) if goes_on else (MOVED_BESIDE, MOVED)
     execute(
         conn,
-        beside if sql_driver(conn).is_shared else alone,
+        statements[0 if sql_driver(conn).is_shared else 1],
         {
-            "which": r.conversation,
+            "which": turn.conversation,
             "scope": line.id,
             "head": to,
-            "resent": line.resent or r.resent,
+            "resent": line.resent or turn.resent,
             "updated_at": now,
         },
     )

@@ -49,9 +49,9 @@ class TurnMessage:
     conversation: int = 0
 
 
-def count(conn: Connection, scope_id: int, most: int) -> int:
-    """Return the number of unread turns, counted up to `most`, without first ones."""
-    return len(list(execute(conn, FIRST, {"scope": scope_id, "most": most})))
+def count(conn: Connection, scope_id: int, max_count: int) -> int:
+    """Return the number of unread turns, counted up to `max_count`, without first ones."""
+    return len(list(execute(conn, FIRST, {"scope": scope_id, "most": max_count})))
 
 
 _WAITING = (n.scope_id == bindparam("scope"), n.unread.is_not(None), n.unread == UNREAD)
@@ -80,7 +80,7 @@ def oldest(conn: Connection, scope_id: int, limit: int, *, first: bool = False) 
         n.conversation: {x.conversation for x in continued},
         n.id: {x.parent for x in continued},
     }
-    begun = [
+    first_turns = [
         row.id
         for column, keys in before.items()
         for row in execute(
@@ -89,7 +89,7 @@ def oldest(conn: Connection, scope_id: int, limit: int, *, first: bool = False) 
             {"scope": scope_id, **key_list(conn, [*keys])},
         )
     ]
-    return sorted({*begun, *(row.id for row in continued)})
+    return sorted({*first_turns, *(row.id for row in continued)})
 
 
 @cache
@@ -133,8 +133,8 @@ def names_in(conn: Connection, conversation: int) -> set[str]:
 
 @cache
 def _read(driver: SqlDriver) -> Any:
-    mine = (n.scope_id == bindparam("scope"), driver.is_listed(n.id))
-    return update(t.nodes).where(*mine).values(unread=null())
+    conditions = (n.scope_id == bindparam("scope"), driver.is_listed(n.id))
+    return update(t.nodes).where(*conditions).values(unread=null())
 
 
 def mark_read(conn: Connection, scope_id: int, nodes: Sequence[int]) -> None:

@@ -245,7 +245,7 @@ def composed(body, splices=None, notes=None, core="", tools=False, swap=None):
         splices=splices or {},
         recall="",
         core=core,
-        offered=ALL,
+        tools=ALL,
         drop=NOTHING_LEFT_OUT,
         swap=swap or {},
     )

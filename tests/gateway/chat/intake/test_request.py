@@ -124,7 +124,7 @@ async def test_what_a_client_says_is_one_value(gateway):
     assert found.conversation_as_sent == b"trip%20plan"
     assert (found.idempotency_key, found.is_retry) == ("once", True)
     assert found.path_user == "from-the-path"
-    assert found.raw == json.dumps(BODY | {"stream": True}).encode()
+    assert found.raw_body == json.dumps(BODY | {"stream": True}).encode()
     assert list(found.body["messages"]) == BODY["messages"]
     assert found.wants_stream
     assert found.uses_memory
@@ -264,7 +264,11 @@ async def test_what_an_answer_may_have(gateway, members, most, total):
 async def test_the_strictest_of_policy_and_header_holds(gateway, policy, asked, mode, reason):
     gateway.memory.found = policy
     found = await read(gateway, x_memory=asked, x_memory_user="ada")
-    assert (found.mode, found.off_reason, found.found is None) == (mode, reason, mode == "off")
+    assert (found.mode, found.off_reason, found.whole_facts is None) == (
+        mode,
+        reason,
+        mode == "off",
+    )
 
 
 async def test_memory_stands_aside_while_the_users_policy_cannot_be_read(gateway):

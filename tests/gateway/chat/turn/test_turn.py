@@ -84,7 +84,7 @@ def test_calls_of_ours_run_and_their_results_go_upstream():
     assert forward.another == [False, True]
     assert json.loads(asyncio.run(turn.completion()))["choices"][0]["message"]["content"] == "done"
     assert session.sent_to == ["a/m"]  # what goes with a hidden exchange is not gone on from
-    assert len(turn.used) == 2
+    assert len(turn.usages) == 2
 
 
 def test_calls_of_the_clients_end_the_turn_and_what_was_hidden_is_recorded():

@@ -195,9 +195,8 @@ class SqliteThreads:
         self._readers: asyncio.LifoQueue[ConnectionThread] = asyncio.LifoQueue()
         self._writer: ConnectionThread | None = None
         self._checkpointer: ConnectionThread | None = None
-        self._own_connection: tuple[SqliteConnection, SqliteConnection] | None = (
-            None  # one connection, for reads and for writes
-        )
+        # One connection, for reads and for writes.
+        self._own_connection: tuple[SqliteConnection, SqliteConnection] | None = None
         self._rests_until = self._pace = 0.0
         self._since_checkpoint = 0
         self.checkpoint: asyncio.Task[None] | None = None
