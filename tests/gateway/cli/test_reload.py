@@ -18,7 +18,7 @@ async def test_requests_go_on_while_the_configuration_is_read(tmp_path):
         assert go.wait(5), "the event loop waits"
         return load(None, {}, {"storage.data": str(tmp_path)})
 
-    serving = SimpleNamespace(config="gateway.toml", settings=settings)
+    serving = SimpleNamespace(config="gateway.toml", settings=settings, upstream=None)
     app = SimpleNamespace(reload=lambda wanted: applied.append(wanted) or [])
     reading = asyncio.create_task(reread(serving, app))
     await asyncio.sleep(0.05)
