@@ -301,7 +301,7 @@ COVERED = {
         gateway.management.blocks gateway.management.context
         gateway.management.conversations gateway.management.key_schemas
         gateway.management.passages gateway.management.query_params
-        gateway.management.schemas gateway.management.users
+        gateway.management.schemas gateway.management.sent_bodies gateway.management.users
     """,
     "gateway/management/test_stats": """
         gateway.management.turns memory.management.activity

@@ -33,9 +33,8 @@ from gateway.errors import (
 )
 from gateway.http.access_log import current_line
 from gateway.http.paths import segment
-from gateway.http.request_body import read_body
 from gateway.limits.running_imports import RunningImports
-from gateway.management import schemas
+from gateway.management import schemas, sent_bodies
 from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, request_id
 from memory import (
@@ -128,11 +127,7 @@ class ManagementRequest:
         """
         general_mib = self.gateway.settings.server.max_body_mib
         try:
-            return await read_body(
-                self.request.receive,
-                dict(self.request.scope["headers"]),
-                int(min(mib, general_mib) * MIB),
-            )
+            return await sent_bodies.read_limited(self.request, min(mib, general_mib))
         except TooLarge as e:
             if mib >= general_mib:
                 raise
@@ -167,7 +162,7 @@ class ManagementRequest:
         body = await self.body()
         if may_be_empty and not body.strip():
             return model()
-        return await schemas.parse_by_weight(body, model)
+        return await sent_bodies.parse_by_weight(body, model)
 
 
 class UserContext:
@@ -209,7 +204,10 @@ async def caller(
     gateway: GatewayState = request.app.state.gateway
     principal = gateway.keys.manager(dict(request.scope["headers"]))
     check_parameters(request)
-    return await open_request(request, principal, tenant)
+    management_request = await open_request(request, principal, tenant)
+    if not sent_bodies.takes_body(request):
+        await sent_bodies.check_empty(await management_request.body())
+    return management_request
 
 
 def running_imports(request: Request[Any, Any, Any]) -> RunningImports:

@@ -28,7 +28,7 @@ from gateway.management.context import (
     PageLimit,
     window,
 )
-from gateway.management.schemas import Json, Page, place_of
+from gateway.management.schemas import Json, Page, describe_body, place_of
 from gateway.state import GatewayState
 from gateway.tools.python_source import SourceRefused
 from gateway.tools.tenant_tools import (
@@ -170,7 +170,11 @@ async def remove_python_tool(caller: ToolMaker, name: str, source: EditSource) -
     await caller.read(tools_of(caller).read_lists())
 
 
-@put("/tools/{name:str}", summary="Make a Python tool, or replace it")
+@put(
+    "/tools/{name:str}",
+    summary="Make a Python tool, or replace it",
+    operation_class=describe_body(ToolDefinition),
+)
 async def put_tool(caller: AtDoor, name: FromPath[str]) -> Response[Json]:
     check_tool_maker(caller)
     definition = await caller.parse_body(ToolDefinition)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
@@ -15,10 +14,9 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 import msgspec
 from litestar.openapi.spec import OpenAPIMediaType, Operation, RequestBody
 
-from gateway.errors import MAX_SHOWN_CHARACTERS, BadRequest, TooLarge, did_you_mean, quote_value
-from gateway.http.json_thread import run_by_weight
+from gateway.errors import BadRequest, TooLarge, quote_value
+from gateway.management.sent_bodies import parse_body
 from gateway.wire.chat import decode_weighed
-from gateway.wire.chat_request import parse
 from gateway.wire.json_weight import count
 from gateway.wire.long_strings import cut_long_strings, restore, takes_long
 from memory import CoreBlock, end_step, iso
@@ -34,17 +32,7 @@ from memory.export_format import (
 )
 
 T = TypeVar("T")
-S = TypeVar("S", bound=msgspec.Struct)
 Json = dict[str, Any]
-# Msgspec's error messages.
-FAULT = re.compile(
-    r"(?:Object contains unknown field `(.*)`|Object missing required field "
-    r"`(.*)`|(.*?))(?: "
-    r"- at "
-    r"`\$\.?(.*)`)?",
-    re.DOTALL,
-)
-PATH_STEP = re.compile(r"(\w+)|\[(\d+)\]")
 
 
 class Page(msgspec.Struct, Generic[T]):
@@ -407,44 +395,6 @@ def message_of(message_text: msgspec.Raw | bytes, where: str) -> Json:
         raise BadRequest(
             f"`{where}` is not valid JSON: {str(e)[:200]}", param=where, code="invalid_json"
         ) from e
-
-
-async def parse_by_weight(body: bytes, model: type[S]) -> S:
-    """Do what `parse_body` does, in a thread if that takes long."""
-    return await run_by_weight(body, parse_body, body, model)
-
-
-def parse_body(body: bytes, model: type[S]) -> S:
-    """Parse the body as this model. Raises BadRequest naming the member and its value."""
-    if has_many_values(body):
-        raise BadRequest(f"The body has over {VALUES} values: split it.", code="too_many_values")
-    value = parse(body)
-    try:
-        return msgspec.convert(value, model)
-    except msgspec.ValidationError as e:
-        fault = FAULT.fullmatch(str(e))
-        assert fault is not None  # noqa: S101 - every message has this form
-        name, missing_member, text, path = fault.groups()
-        if name is not None:
-            name = name[:MAX_SHOWN_CHARACTERS]
-            raise BadRequest(
-                f"`{name}` is not a member of this "
-                f"body{did_you_mean(name, model.__struct_fields__)}",
-                param=name,
-            ) from e
-        if missing_member is not None:
-            raise BadRequest(f"`{missing_member}` is missing.", param=missing_member) from e
-        raise BadRequest(
-            f"`{path}` is {quote_value(_at(value, path))}: {text[:1].lower()}{text[1:]}.",
-            param=path,
-        ) from e
-
-
-def _at(value: Any, path: str) -> Any:
-    """Return the value at a path such as `tags[1]`."""
-    for name, index in PATH_STEP.findall(path):
-        value = value[name] if name else value[int(index)]
-    return value
 
 
 def block(core_block: CoreBlock) -> Block:

@@ -18,7 +18,12 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
-from gateway.tools.mcp_definitions import MAX_PAGES, TooManyDefinitions
+from gateway.tools.mcp_definitions import (
+    MAX_PAGES,
+    MAX_TOOLS,
+    PAGES_BYTES,
+    TooManyDefinitions,
+)
 
 log = logging.getLogger("mnemogate")
 FAILURES, WITHIN_SECONDS, CLOSED_SECONDS = 3, 30.0, 30.0
@@ -92,12 +97,18 @@ class McpConnection:
         client = await self._connect()
         tools: list[dict[str, Any]] = []
         cursor: str | None = None
+        size = 0
         for _ in range(MAX_PAGES):
             page = await self._ask(partial(client.list_tools, cursor=cursor), self._owner)
             tools += [
                 tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
                 for tool in page.tools
             ]
+            size += len(page.model_dump_json())
+            if len(tools) > MAX_TOOLS or size > PAGES_BYTES:
+                raise TooManyDefinitions(
+                    f"it lists more than {MAX_TOOLS} tools, or {PAGES_BYTES} bytes on its pages"
+                )
             cursor = page.next_cursor
             if cursor is None:
                 return tools

@@ -14,8 +14,10 @@ from gateway.wire.chat import Json
 
 MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 MAX_TOOLS, MAX_PAGES, MAX_BYTES = 1000, 100, 1 << 20
+PAGES_BYTES = 8 << 20  # of all pages, with what is not kept of them
 SCHEMA_BYTES, SCHEMA_DEPTH = 16 << 10, 16
 DESCRIPTION_CHARACTERS = 1024
+REFERENCES, TEXTS = ("$ref", "$dynamicRef", "$recursiveRef"), ("description", "title")
 NAME_CHARACTERS, DIGEST_CHARACTERS = 64, 6
 INVISIBLE = frozenset({"Cf", "Cc", "Cs", "Co"})
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
@@ -69,8 +71,7 @@ def why_refused(definition: Json) -> str:
         if depth > SCHEMA_DEPTH:
             return f"its schema is nested more than {SCHEMA_DEPTH} levels deep"
         if isinstance(value, dict):
-            reference = value.get("$ref")
-            if isinstance(reference, str) and not reference.startswith("#"):
+            if any(_leads_outside(value.get(name)) for name in REFERENCES):
                 return "its schema refers to something outside of it"
             queue += [(x, depth + 1) for x in value.values() if isinstance(x, dict | list)]
         elif isinstance(value, list):
@@ -78,19 +79,54 @@ def why_refused(definition: Json) -> str:
     return ""
 
 
+def _leads_outside(reference: object) -> bool:
+    return isinstance(reference, str) and not reference.startswith("#")
+
+
+def visible_schema(value: Any, depth: int = 0) -> Any:
+    """Return a schema whose descriptions and titles are visible texts.
+
+    Names and values stay as they are, since a call has to repeat them. What is nested too deeply is
+    refused anyway.
+    """
+    if depth > SCHEMA_DEPTH:
+        return value
+    if isinstance(value, list):
+        return [visible_schema(element, depth + 1) for element in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: visible_text(member)
+        if name in TEXTS and isinstance(member, str)
+        else visible_schema(member, depth + 1)
+        for name, member in value.items()
+    }
+
+
+def described_texts(value: Any, depth: int = 0) -> list[str]:
+    """Return the descriptions and titles within a definition."""
+    if depth > SCHEMA_DEPTH + 1 or not isinstance(value, dict | list):
+        return []
+    texts: list[str] = []
+    for name, member in value.items() if isinstance(value, dict) else enumerate(value):
+        if name in TEXTS and isinstance(member, str):
+            texts.append(member)
+        else:
+            texts += described_texts(member, depth + 1)
+    return texts
+
+
 def visible_text(text: str) -> str:
     """Return a text without what nobody sees: tags, bidirectional marks, control characters."""
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in INVISIBLE)
 
 
-def flags_of(description: str, entries: Iterable[str]) -> list[str]:
-    """Return what an operator should look at in a description. entries: the names of others."""
-    flags = []
-    if visible_text(description) != description:
+def flags_of(definition: Json, entries: Iterable[str]) -> list[str]:
+    """Return what an operator should look at in a tool's texts. entries: the names of others."""
+    text, flags = "\n".join(described_texts(definition)), []
+    if visible_text(text) != text:
         flags.append("invisible characters")
-    named_entries = [
-        entry for entry in entries if re.search(rf"\b{re.escape(entry)}_", description)
-    ]
+    named_entries = [entry for entry in entries if re.search(rf"\b{re.escape(entry)}_", text)]
     if named_entries:
         flags.append(f"names tools of {', '.join(named_entries)}")
     return flags

@@ -31,6 +31,7 @@ from gateway.tools.mcp_definitions import (
     flags_of,
     model_name,
     read_tools,
+    visible_schema,
     visible_text,
     why_refused,
 )
@@ -161,7 +162,7 @@ class McpTool:
             self.name_of(name),
             self.name,
             self._description_of(name, definition),
-            schema if isinstance(schema, dict) else {},
+            visible_schema(schema) if isinstance(schema, dict) else {},
             self._effect_of(name),
             self.settings.idempotent,
             self.settings.pinned,
@@ -236,7 +237,7 @@ class McpTool:
             "status": "refused" if reason else pin.status,
             "reason": reason,
             "hash": pin.listed_hash or pin.accepted_hash,
-            "flags": flags_of(str(definition.get("description") or ""), self._other_entries),
+            "flags": flags_of(definition, self._other_entries),
             "accepted": accepted_definition,
             "listed": listed_definition,
         }

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from gateway.config import validation
-from gateway.management import profile_edits, schemas
+from gateway.management import profile_edits, sent_bodies
 from memory import export_format
 from memory.core.block_space import BlockSpace
 from memory.stores.sql.engine import batches
@@ -277,7 +277,7 @@ async def test_a_long_body_is_read_beside_the_event_loop(live, monkeypatch):
         return lambda text: readers.append(threading.get_ident()) or work(text)
 
     monkeypatch.setattr(export_format, "has_many_values", noting(export_format.has_many_values))
-    monkeypatch.setattr(schemas, "has_many_values", noting(schemas.has_many_values))
+    monkeypatch.setattr(sent_bodies, "has_many_values", noting(sent_bodies.has_many_values))
     monkeypatch.setattr(profile_edits, "parse", noting(profile_edits.parse))
     for route, (body, status) in LONG.items():
         method, path = route.split()

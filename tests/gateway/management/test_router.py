@@ -252,6 +252,20 @@ async def test_what_is_wrong_is_told_in_openais_shape(live, method, path, option
             "a` - at `$.b",
         ),
         (
+            "POST",
+            "/shared-blocks",
+            {"label": "x", "members": [{"everyone": True}, {"usr": "ann"}]},
+            "`members[1].usr` is not a member of this body",
+            "members[1].usr",
+        ),
+        (
+            "POST",
+            "/tools/check",
+            {"rounds": [[{}]]},
+            "`rounds[0][0].name` is missing.",
+            "rounds[0][0].name",
+        ),
+        (
             "PATCH",
             "/users/ada/blocks/human",
             {"read_only": "no"},
@@ -291,6 +305,25 @@ async def test_what_is_wrong_is_told_in_openais_shape(live, method, path, option
 async def test_the_value_is_told_with_what_is_allowed(live, method, path, body, message, param):
     error = (await live.memory(method, path, json=body)).json()["error"]
     assert (error["message"], error["param"]) == (message, param)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/users/ada/blocks/human/undo"),
+        ("DELETE", "/users/ada/blocks/human"),
+        ("POST", "/users/ada/reflections"),
+        ("POST", "/tenant/passages/passage_1/restore"),
+    ],
+)
+async def test_what_is_sent_to_a_route_without_a_body_is_named(live, method, path):
+    refused = await live.memory(method, path, json={"version": 3})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["param"]) == (400, "version")
+    assert "takes no body" in error["message"]
+    for content in (b"", b"{}", b" "):
+        answer = await live.memory(method, path, content=content)
+        assert answer.status_code in (200, 202, 404)
 
 
 @pytest.mark.parametrize(

@@ -158,18 +158,19 @@ async def test_t_m1_whatever_a_server_answers_is_words_and_the_next_call_works(t
 
 
 @pytest.mark.parametrize(
-    "listed",
+    ("listed", "words"),
     [
-        {"tools": "none"},
-        {"tools": [{"name": "t"}]},
+        ({"tools": "none"}, "what the server answered is not MCP"),
+        ({"tools": [{"name": "t"}]}, "what the server answered is not MCP"),
+        ({"tools": [TOOL] * 1001, "nextCursor": "more"}, "lists more than 1000 tools"),
     ],
 )
-async def test_t_m1_a_list_that_is_none_fails_the_entry_until_it_is_one(tmp_path, listed):
+async def test_t_m1_a_list_that_is_none_fails_the_entry_until_it_is_one(tmp_path, listed, words):
     server = OddServer(listed=listed)
     async with database(tmp_path) as pins:
         async with server, kind(pins, "odd", url=f"http://127.0.0.1:{server.port}/mcp") as made:
             await until(lambda: made.last_error)
-            assert "what the server answered is not MCP" in made.last_error
+            assert words in made.last_error
             made._refresh_event.set()  # at once, in place of a second later
             await until(lambda: made.list_tools("t"))
             assert (await call(made), made.problem) == ("fine", "")

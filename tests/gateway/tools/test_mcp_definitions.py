@@ -67,6 +67,8 @@ def nested(depth):
         ({"properties": {"a": {"$ref": "#/$defs/a"}}}, ""),
         ({"properties": {"a": {"$ref": "https://x.example/a"}}}, "refers"),
         ({"anyOf": [{"$ref": "other.json"}]}, "refers"),
+        ({"anyOf": [{"$dynamicRef": "https://x.example/a#b"}]}, "refers"),
+        ({"properties": {"$ref": {"type": "string"}}}, ""),
     ],
 )
 def test_a_schema_that_is_too_much_is_refused(schema, why):
@@ -81,6 +83,29 @@ def test_a_server_that_lists_too_much_is_not_read():
         d.read_tools(tools)
     with pytest.raises(d.TooManyDefinitions):
         d.read_tools([{"name": "t", "description": "x" * d.MAX_BYTES}])
+
+
+def test_what_nobody_sees_is_taken_out_of_every_text_of_a_schema_and_flagged():
+    hidden = "Look\u200b up\U000e0041"
+    item = {"title": hidden, "enum": ["a\u200b"], "description": "a other_delete"}
+    schema = {
+        "type": "object",
+        "description": hidden,
+        "properties": {"description": {"anyOf": [{"items": item}]}, "b\u200b": {"default": hidden}},
+    }
+    shown = d.visible_schema(schema)
+    assert shown["description"] == "Look up"
+    assert shown["properties"]["description"]["anyOf"][0]["items"]["title"] == "Look up"
+    # What a call has to repeat stays as it is.
+    assert shown["properties"]["description"]["anyOf"][0]["items"]["enum"] == ["a\u200b"]
+    assert shown["properties"]["b\u200b"] == {"default": hidden}
+    definition = {"name": "t", "description": "Plain.", "inputSchema": schema}
+    flags = d.flags_of(definition, ["other", "mine"])
+    assert flags == ["invisible characters", "names tools of other"]
+    assert d.flags_of({"name": "t", "description": "Plain.", "inputSchema": OBJECT}, ["t"]) == []
+    deep = nested(900)
+    assert d.visible_schema(deep) == deep
+    assert d.flags_of({"inputSchema": deep}, ["other"]) == []
 
 
 @given(st.text())
