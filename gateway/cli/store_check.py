@@ -1,4 +1,4 @@
-"""Checks of `mnemogate doctor` on Redis and Chroma."""
+"""Checks of `mnemogate doctor` on Redis, Chroma, and the names in the database."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import socket
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from gateway.cli.finding import Finding
+from gateway.cli.tenants import owner_like_users
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
@@ -19,7 +20,8 @@ CHROMA_PORT = 8000
 
 
 def check_stores(settings: Settings) -> Iterator[Finding]:
-    """Yield a finding for each store that the settings name."""
+    """Yield a finding for each store that the settings name, and for odd names of users."""
+    yield from _check_owner_names(settings)
     if settings.storage.redis:
         yield asyncio.run(_check_redis(settings.storage.redis))
     if settings.memory.embedder != "none" and settings.storage.vectors != "none":
@@ -67,3 +69,15 @@ def _check_chroma(where: str) -> Finding:
         message = f"{where} does not answer: {e}: large memories are searched by words; {step}"
         return Finding("vectors", "note", message)
     return Finding("vectors", "ok", f"Chroma at {where} answers")
+
+
+def _check_owner_names(settings: Settings) -> Iterator[Finding]:
+    """Yield a finding for users whose names look like those of agents, teams or projects."""
+    names = owner_like_users(settings)
+    if names:
+        yield Finding(
+            "users",
+            "note",
+            f"{', '.join(names)}: these users are named like another kind of owner; the management "
+            f"API reaches them with user: before the name, as /users/user%3A{quote(names[0], '')}",
+        )

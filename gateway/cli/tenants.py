@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 OWN = "own-"
 MODES = {"local": "single-user mode's", "open": "open mode's"}
 MAX_TENANTS_SHOWN = 3
+# What the management API takes for another kind of owner, at the beginning of a name.
+OWNER_KINDS, MAX_NAMED = ("agent:", "team:", "project:", "user:"), 20
 
 
 def reachable(settings: Settings) -> set[str] | None:
@@ -81,3 +83,10 @@ def _describe(tenant: str, count: int, user: str, to: str) -> str:
         f"in this mode: `mnemogate users move {source} {target} "
         f"--from-tenant {tenant} --to-tenant {to}` moves a user's"
     )
+
+
+def owner_like_users(settings: Settings) -> list[str]:
+    """Return names of users that look like those of agents, teams or projects; some of them."""
+    from memory.stores.sql.rows.scope_probe import users_beginning
+
+    return users_beginning(settings.database, OWNER_KINDS, MAX_NAMED)

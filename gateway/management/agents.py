@@ -297,9 +297,15 @@ async def versions(
     check_maker(caller)
     name, before = segment(name), place_of(cursor, int)
     agent_key = caller.tenant, name
-    rows = await caller.read(
-        management.agents.list_versions(caller.memory, agent_key, before, limit + 1)
-    )
+    try:
+        rows = await caller.read(
+            management.agents.list_versions(caller.memory, agent_key, before, limit + 1)
+        )
+    except ResourceNotFound:
+        # An agent of the configuration has its history there.
+        if caller.gateway.agents.find_configured(name) is None:
+            raise
+        rows = []
     page, next_cursor = window(
         rows,
         limit,

@@ -545,6 +545,8 @@ async def test_a_profile_has_a_name_of_its_own_and_of_the_right_form(data):
         shown = (await live.memory("GET", "/agents/support")).json()
         assert (shown["source"], shown["version"]) == ("config", 0)
         assert (await live.memory("GET", f"/agents/{shown['id']}")).json() == shown
+        versions = await live.memory("GET", "/agents/support/versions")
+        assert (versions.status_code, versions.json()["data"]) == (200, [])
         got = await live.chat("Hi", model=f"agent:{shown['id']}")
         assert got.headers["x-memory-agent"] == "support"
         # What was read can be written again.

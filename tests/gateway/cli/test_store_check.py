@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 
 from gateway.cli.store_check import check_stores
 from gateway.config.loader import load
+from memory.scope import Scope
+from memory.stores.sql.rows.management_context import touch_scope
+from tests import stores
 from tests.redis_server import PASSWORD
 
 
@@ -40,3 +44,17 @@ def test_a_server_of_vectors_is_told_with_what_mends_it(tmp_path):
     assert told.endswith("start it (`chroma run`), or correct storage.vectors")
     embedded = {**settings, "storage.vectors": "chroma:embedded"}
     assert look(tmp_path, **embedded) == [("vectors", "ok", "Chroma, embedded")]
+
+
+async def test_users_who_are_named_like_another_kind_of_owner_are_told(tmp_path, db):
+    url = stores.url_of(tmp_path / "test.db")
+    where = {"storage.database": url, "storage.secret": stores.SECRET.hex()}
+    settings = load(None, {}, {"storage.data": str(tmp_path), **where})
+    assert list(check_stores(settings)) == []
+    for user in ("ada", "agents", "agent:x", "team:42", "\x1fagent:support", None):
+        scope = Scope("t", user, "default", b"")
+        await db.write(partial(touch_scope, scope=scope))
+    (found,) = check_stores(settings)
+    assert (found.what, found.state) == ("users", "note")
+    assert found.told.startswith("agent:x, team:42: ")
+    assert found.told.endswith("/users/user%3Aagent%3Ax")

@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from memory.stores.sql.engine.database_kinds import load_probe
@@ -59,6 +60,13 @@ def tenants_of(url: str, user: str) -> list[str]:
     """Return the tenants with a user of this name; empty if the database cannot be read."""
     query = 'SELECT DISTINCT tenant FROM scopes WHERE "user" = ? ORDER BY tenant'
     return [row[0] for row in _query(url, query, user)]
+
+
+def users_beginning(url: str, beginnings: Sequence[str], limit: int) -> list[str]:
+    """Return names of users that begin so, at most `limit`; none if the database cannot be read."""
+    alike = " OR ".join('"user" LIKE ?' for _ in beginnings)
+    query = f'SELECT DISTINCT "user" FROM scopes WHERE {alike} ORDER BY "user" LIMIT {limit}'
+    return [row[0] for row in _query(url, query, *(f"{text}%" for text in beginnings))]
 
 
 def _query(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
