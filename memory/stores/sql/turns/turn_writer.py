@@ -305,12 +305,12 @@ def _answers(
     """
     scope_id, now = at
     said: list[dict[str, Any]] = []
+    if r.again:
+        # For all at once: a statement for each of 256 choices takes .2 s together.
+        nodes = [node.id for node in r.nodes]
+        message_rows.remove(conn, t.messages.c.node.in_(nodes) & (t.messages.c.source == "answer"))
     for i, (node, answer) in enumerate(zip(r.nodes, r.answers, strict=True)):
         node.at = now
-        if r.again:
-            message_rows.remove(
-                conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
-            )
         unread = 1 if r.unread and i == 0 else None
         held = node_holders.NOBODY if sql_driver(conn).is_shared else {}
         row = columns(node, scope_id)
