@@ -15,6 +15,7 @@ from memory.conversation.history import ServerHistory
 from memory.service import Memory
 from memory.session.conversation_cache import ScopeEntries
 from memory.stores.sql.engine.sqlite import sqlite
+from memory.stores.sql.turns import turn_writer
 from tests.conftest import running, said
 from tests.e2e.test_turns import check_valid
 from tests.models import Model, call, calls, text
@@ -398,3 +399,20 @@ async def test_system_text_stays_before_a_history_kept_here(tmp_path):
             "user",
         ]
         assert up.bodies[2]["messages"][:4] == up.bodies[1]["messages"]
+
+
+async def test_the_answers_of_a_request_asked_again_are_replaced_together(data, monkeypatch):
+    def told(seen, wire):
+        message = {"role": "assistant", "content": "Fine."}
+        choices = [{"index": i, "message": message, "finish_reason": "stop"} for i in range(20)]
+        return wire.json({"id": "c", "object": "chat.completion", "model": "m", "choices": choices})
+
+    removed, remove = [], turn_writer.message_rows.remove
+    monkeypatch.setattr(
+        turn_writer.message_rows, "remove", lambda *how: removed.append(remove(*how))
+    )
+    refused = (409, {"error": {"message": "not now", "code": "odd"}})
+    async with Model(refused, told) as up, running(up.url, data) as live:
+        assert (await live.chat("Twice", user="ada")).status_code == 409
+        assert len((await live.chat("Twice", user="ada")).json()["choices"]) == 20
+    assert removed == [0]

@@ -317,12 +317,14 @@ def _answers(
     """
     scope_id, now = at
     rows: list[dict[str, Any]] = []
+    if turn.again:
+        # For all at once: a statement for each of 256 choices takes .2 s together.
+        node_ids = [node.id for node in turn.nodes]
+        message_rows.remove(
+            conn, t.messages.c.node.in_(node_ids) & (t.messages.c.source == "answer")
+        )
     for index, (node, answer) in enumerate(zip(turn.nodes, turn.answers, strict=True)):
         node.at = now
-        if turn.again:
-            message_rows.remove(
-                conn, (t.messages.c.node == node.id) & (t.messages.c.source == "answer")
-            )
         unread_mark = 1 if turn.unread and index == 0 else None
         holder_columns = node_holders.NOBODY if sql_driver(conn).is_shared else {}
         row = columns(node, scope_id)
