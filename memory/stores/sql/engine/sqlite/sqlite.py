@@ -38,7 +38,7 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 READERS = 3
 READING, WRITING = "BEGIN", "BEGIN IMMEDIATE"
-# seconds that works on the loop's thread may take on average, the newest one's share in that, and
+# seconds that works on the loop's thread may wait on average, the newest one's share in that, and
 # seconds without
 MAX_INLINE_SECONDS, EWMA_WEIGHT, INLINE_BACKOFF_SECONDS = (
     0.01,
@@ -302,6 +302,7 @@ class SqliteThreads:
         connection, begun_at = self._own_connection, time.monotonic()
         if connection is None or begun_at < self._rests_until:
             return None
+        cpu_begun_at = time.thread_time()
         results: list[Any] | None = None
         try:
             results = connection[not reading].run(works)
@@ -310,7 +311,10 @@ class SqliteThreads:
             return None
         finally:
             now = time.monotonic()
-            self._pace += EWMA_WEIGHT * (now - begun_at - self._pace)
+            # A slow disk is a reason to use the writer's thread. Work is none: it costs as much
+            # there, and every write there makes what is kept of the index be read again.
+            waited = now - begun_at - (time.thread_time() - cpu_begun_at)
+            self._pace += EWMA_WEIGHT * (waited - self._pace)
             if self._pace > MAX_INLINE_SECONDS:
                 self._rests_until, self._pace = now + INLINE_BACKOFF_SECONDS, 0.0
             if not reading:

@@ -158,7 +158,7 @@ async def test_small_writes_wait_for_the_end_of_a_long_log_and_what_is_kept_stay
 
 
 @pytest.mark.parametrize("reading", [True, False])
-async def test_works_that_take_long_on_the_loops_thread_have_a_thread_of_their_own_for_a_while(
+async def test_works_that_wait_long_on_the_loops_thread_have_a_thread_of_their_own_for_a_while(
     db, monkeypatch, reading
 ):
     def where(conn):
@@ -173,12 +173,16 @@ async def test_works_that_take_long_on_the_loops_thread_have_a_thread_of_their_o
     assert await once()
     clock = iter(range(1000))
     monkeypatch.setattr(
-        threads, "time", SimpleNamespace(monotonic=lambda: next(clock))
-    )  # each takes a second
+        threads, "time", SimpleNamespace(monotonic=lambda: next(clock), thread_time=lambda: 0.0)
+    )  # each waits a second
     assert await once()
     assert not await once()
     monkeypatch.setattr(
-        threads, "time", SimpleNamespace(monotonic=lambda: 1000 + threads.INLINE_BACKOFF_SECONDS)
+        threads,
+        "time",
+        SimpleNamespace(
+            monotonic=lambda: 1000 + threads.INLINE_BACKOFF_SECONDS, thread_time=lambda: 0.0
+        ),
     )
     assert await once()
 
@@ -280,3 +284,22 @@ async def test_a_write_that_fails_at_once_is_left_to_its_turn(db):
 
     assert db.write_now(BehindJournal(db.journal, fails, NO_TURNS)) is None
     assert await names(db) == []
+
+
+@pytest.mark.parametrize(("waits", "is_inline"), [(0.0, True), (0.5, False)])
+async def test_work_stays_on_the_loops_thread_unless_it_waits(db, monkeypatch, waits, is_inline):
+    """A long work costs as much elsewhere, and a write there forgets what is kept of the index."""
+    clock = SimpleNamespace(monotonic=lambda: clock.now, thread_time=lambda: clock.cpu)
+    clock.now, clock.cpu = 1000.0, 0.0
+    monkeypatch.setattr(threads, "time", clock)
+
+    def work(conn):
+        clock.now += 0.5 + waits
+        clock.cpu += 0.5
+        conn.execute(text(ROW), {"name": f"{clock.now}"})
+
+    version = db.version
+    for _ in range(4):
+        await db.write(work, small=True)
+    monkeypatch.undo()
+    assert (db.version == version) is is_inline
