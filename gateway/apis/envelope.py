@@ -76,13 +76,13 @@ class EnvelopeMask(ABC):
         self._owned = frozenset(owned)
         self._parts = MaskedParts()  # of the round
         # The part that the newest event belongs to, shown as it came, and what it told of it.
-        self._growing_part: tuple[MaskedPart, PartKey] | None = None
+        self._growing: tuple[MaskedPart, PartKey] | None = None
         self._hid = False  # something of ours was taken out, so the numbers are ours to give
         # The reasoning whose end is held until it is known whether a call of ours follows.
-        self._waiting_part: MaskedPart | None = None
+        self._waiting: MaskedPart | None = None
         self._error: Any = None
-        self._passed_answer: tuple[bytes, RoundResult] | None = None
-        self._closed_round: RoundResult | None = None
+        self._passed: tuple[bytes, RoundResult] | None = None
+        self._closed: RoundResult | None = None
 
     @property
     def is_long(self) -> bool:
@@ -222,11 +222,11 @@ class EnvelopeMask(ABC):
         self.fold(kind, event)
         if kind == OPEN:
             return b"" if self.rounds else self.show_opening(event, event_bytes)
-        self._growing_part = None
+        self._growing = None
         return self._settle()
 
     def _take_part(self, kind: str, event: Json, event_bytes: bytes) -> bytes:
-        key, self._growing_part = self.key_of(event), None
+        key, self._growing = self.key_of(event), None
         part = self._parts.find_again(key) if kind == DELTA else None
         if part is not None and part.place >= 0:
             self.fold_part(kind, event, part)
@@ -253,7 +253,7 @@ class EnvelopeMask(ABC):
             return self._write_reasoning(event, event_bytes, part)
         shown_bytes = self.render(event, event_bytes, part.place)
         if shown_bytes is event_bytes and part.kind in self.quick_kinds and not part.has_ended:
-            self._growing_part = part, key
+            self._growing = part, key
         return shown_bytes
 
     def _write_reasoning(self, event: Json, event_bytes: bytes, part: MaskedPart) -> bytes:
@@ -267,9 +267,9 @@ class EnvelopeMask(ABC):
         """Return the end of reasoning, once it is known what follows. is_last: nothing does."""
         follower = self._parts.after(part)
         if not is_last and (follower is None or follower.hidden is None):
-            self._waiting_part = part
+            self._waiting = part
             return b""
-        self._waiting_part = None
+        self._waiting = None
         held_events, part.held = part.held, []
         if held_events and self._precedes_ours(part) and not part.is_marked:
             part.is_marked = True
@@ -343,15 +343,15 @@ class EnvelopeMask(ABC):
                 self._hid = True
                 part.held.clear()
         shown_bytes = self._release()
-        if self._waiting_part is not None:
-            shown_bytes += self._end_reasoning(self._waiting_part, is_last=True)
+        if self._waiting is not None:
+            shown_bytes += self._end_reasoning(self._waiting, is_last=True)
         return shown_bytes
 
     def _release(self) -> bytes:
         """Return what was held of the parts that are decided now."""
         visible_parts, shown_events = self._parts.release(), []
-        if self._waiting_part is not None:
-            shown_events.append(self._end_reasoning(self._waiting_part))
+        if self._waiting is not None:
+            shown_events.append(self._end_reasoning(self._waiting))
         for part in visible_parts:
             held_events, part.held = part.held, []
             if part.kind == self.reasoning_kind and self._owned:
@@ -396,22 +396,22 @@ class EnvelopeMask(ABC):
         return self.close()[1]
 
     def pass_on(self, answer_bytes: bytes, result: RoundResult) -> None:
-        self._passed_answer = answer_bytes, result
+        self._passed = answer_bytes, result
 
     def close(self) -> tuple[bytes, RoundResult]:
         held_bytes = b""
-        if self._closed_round is None:
+        if self._closed is None:
             held_bytes = self._settle(cut=True)
-            self._closed_round = self.result()
-            self.usage = usage_sum(self.usage, self._closed_round.usage)
-        return held_bytes, self._closed_round
+            self._closed = self.result()
+            self.usage = usage_sum(self.usage, self._closed.usage)
+        return held_bytes, self._closed
 
     def start_next_round(self) -> None:
         self._ends.append(len(self.shown))
         self._hid = True
-        self._passed_answer = self._closed_round = None
+        self._passed = self._closed = None
         self._parts = MaskedParts(self._parts.next_place)
-        self._growing_part = self._waiting_part = None
+        self._growing = self._waiting = None
         self.over = self.ended = False
         self.end_round()
 
@@ -420,14 +420,14 @@ class EnvelopeMask(ABC):
 
     def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
         write = encode_in_parts if long else encode
-        if self._passed_answer is None or self._hid:
+        if self._passed is None or self._hid:
             return write(self.merged())
-        answer_bytes, result = self._passed_answer
+        answer_bytes, result = self._passed
         restored_reply = self.restored(result.reply)
         if restored_reply is result.reply:
             return answer_bytes
         # A long answer is not held in three copies.
-        answer_bytes, self._passed_answer = b"", None
+        answer_bytes, self._passed = b"", None
         return write(restored_reply)
 
     def keepalive(self) -> bytes:

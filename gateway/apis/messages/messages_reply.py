@@ -105,7 +105,7 @@ class MessagesMask(SearchingMask):
         self._has_begun = False
 
     def fast_forward(self, event_bytes: bytes) -> bytes:
-        if (growing_part := self._growing_part) is None:
+        if (growing_part := self._growing) is None:
             return b""
         part, key = growing_part
         kind = PIECES[part.kind]

@@ -168,7 +168,7 @@ class ResponsesMask(SearchingMask):
         return self._number or 0
 
     def fast_forward(self, event_bytes: bytes) -> bytes:
-        if (growing_part := self._growing_part) is None:
+        if (growing_part := self._growing) is None:
             return b""
         part, key = growing_part
         kind, lines, member = PIECES[part.kind]
@@ -415,10 +415,8 @@ class ResponsesMask(SearchingMask):
         Servers that stream the items leave them out at the end, where some clients look for them.
         """
         has_same_id = response.get("id") == self._head.get("id", response.get("id"))
-        listed_items = response.get("output")
-        return has_same_id and len(listed_items if isinstance(listed_items, list) else ()) >= len(
-            self.shown
-        )
+        listed = response.get("output")
+        return has_same_id and len(listed if isinstance(listed, list) else ()) >= len(self.shown)
 
     def merged(self) -> Json:
         response = self._echo.restore(self._response())
@@ -480,15 +478,11 @@ def _whole_item(part: MaskedPart) -> Json:
         content = [{"type": "output_text", "text": part.text_of(TEXT)}]
         return {"type": kind, "role": "assistant", **item, "content": content}
     if kind == CALL and not (part.is_whole and item.get(ARGUMENTS)) and part.pieces:
-        repeated_arguments = RepeatedArguments(str(item.get(ARGUMENTS) or ""))
+        repeated = RepeatedArguments(str(item.get(ARGUMENTS) or ""))
         argument_texts = [
-            repeated_arguments.add(argument_text)
-            for argument_text in part.pieces.get(ARGUMENTS, ())
+            repeated.add(argument_text) for argument_text in part.pieces.get(ARGUMENTS, ())
         ]
         idents = {"call_id": part.idents[-1]} if part.idents else {}
-        call_members = {
-            "name": part.name,
-            ARGUMENTS: "".join([*argument_texts, repeated_arguments.end()]),
-        }
+        call_members = {"name": part.name, ARGUMENTS: "".join([*argument_texts, repeated.end()])}
         return {"type": kind, **idents, **item, **call_members}
     return item
