@@ -87,7 +87,7 @@ class Memory:
         self.secret = secret
         self.counters: dict[str, TokenCounter] = {}
         self.lines = ConversationCache(db)
-        self.seen = DigestCache()
+        self.digests = DigestCache()
         self.policies = UserPolicies(db)
         self.agents = AgentProfiles(db)
         self.shared = SharedChanges(db)
@@ -100,15 +100,16 @@ class Memory:
         self.retrieval = Retriever(db, meaning, self.in_flight.nodes)
         db.filer.on_filed = [self.retrieval.indexing.notify_added]
         self.recall = RecallSearch(db, self.retrieval)
-        self.spill = RecoveryLog(data and data / "spill.ndjson", secret, lambda: self.policy.screen)
-        self._replay = Replay(db, self.spill)
+        log_path = data and data / "spill.ndjson"
+        self.recovery_log = RecoveryLog(log_path, secret, lambda: self.policy.screen)
+        self._replay = Replay(db, self.recovery_log)
         self._following: list[asyncio.Task[None]] = []
         self._ready = asyncio.Event()
         self._failures = 0
         self._probe: asyncio.Task[None] | None = None
         self._closed_until = 0.0
         self._letting_go: asyncio.Task[None] | None = None
-        self.outdated = ""  # why the database must be upgraded first
+        self.upgrade_reason = ""  # why the database must be upgraded first
         # What is done before the first turn; what runs the jobs, where it runs here.
         self.before_ready: list[Callable[[], Awaitable[None]]] = []
         self.wake_worker: Callable[[], None] = _wake_nobody
@@ -118,7 +119,7 @@ class Memory:
         try:
             await self.db.open()
         except NotUpgraded as e:
-            self.outdated = str(e)
+            self.upgrade_reason = str(e)
             raise
         if (lease := self.db.lease) is not None:
             try:
@@ -128,7 +129,7 @@ class Memory:
                 raise
             lease.keep(self._on_beat)
         if self.db.is_shared:
-            self.spill.claim()
+            self.recovery_log.claim()
         await self._replay.run()
         await self.db.fill_pool()
         self.models.load(await self.db.read(model_records.load))
@@ -178,17 +179,17 @@ class Memory:
         finally:
             await self._keep_the_unwritten()
             await self.db.close()
-            self.spill.release()
+            self.recovery_log.release()
 
     async def _keep_the_unwritten(self) -> None:
         """Write the turns that are in memory alone to the recovery file, as a last resort."""
         try:
-            await asyncio.to_thread(self.spill.flush)
+            await asyncio.to_thread(self.recovery_log.flush)
         except OSError:
             log.exception(
                 "%d turns are lost with this process: neither the store nor the recovery file "
                 "takes them",
-                self.spill.held_records,
+                self.recovery_log.held_records,
             )
 
     def scope(self, tenant: str, user: str | None, agent: str, project: str = "") -> Scope:
@@ -209,7 +210,7 @@ class Memory:
     @property
     def ready(self) -> bool:
         is_open = self._ready.is_set() and time.monotonic() >= self._closed_until
-        return is_open and self.db.may_write and not self.spill.is_full
+        return is_open and self.db.may_write and not self.recovery_log.is_full
 
     async def wait_until_ready(self) -> None:
         """Wait for the store at start-up.
@@ -253,7 +254,7 @@ class Memory:
             raise StoreUnavailable(f"the memory failed: {type(e).__name__}") from e
 
     async def _begin(self, ask: TurnRequest) -> Session:
-        if ask.records and self.spill.is_full:
+        if ask.records and self.recovery_log.is_full:
             raise StoreUnavailable("turns that the store did not take fill the room kept for them")
         policy = ask.policy or self.policy  # the same for the whole request, even if reloaded
         await self.wait_until_ready()
@@ -267,7 +268,7 @@ class Memory:
         patience = StoreDeadline(max(TURN_SECONDS, policy.read_deadline))
         try:
             takes = ask.mode == "full" and ask.records  # what another turn left for the next
-            entries = self.lines.shelf(ask.scope.key) if takes else None
+            entries = self.lines.entries_of(ask.scope.key) if takes else None
             cached_snapshot = await self._take_cached(ask, turn, entries, patience)
             snapshot = self._snapshot_from_cache(ask, turn, cached_snapshot)
             opening = await self._find_opening(ask, turn) if snapshot is None else None
@@ -292,9 +293,9 @@ class Memory:
         return TurnServices(
             self.db,
             self.lines,
-            self.seen,
+            self.digests,
             self.retrieval,
-            self.spill,
+            self.recovery_log,
             self.counters.get(tokenizer) or self.counter(tokenizer),
             self.models,
             self.wake_worker,
@@ -306,7 +307,7 @@ class Memory:
     def _hash_request(self, ask: TurnRequest) -> tuple[RequestHistory, bytes | None]:
         """Hash the request's messages, and derive its key."""
         scope = ask.scope
-        turn = RequestHistory.of(scope.key, ask.messages, not scope.is_named, self.seen)
+        turn = RequestHistory.of(scope.key, ask.messages, not scope.is_named, self.digests)
         records = ask.mode != "read" and ask.records
         return turn, request_key(ask, turn) if records else None
 
@@ -318,7 +319,7 @@ class Memory:
         return await asyncio.to_thread(find) if ask.messages.heavy else find()
 
     def _turn(self, ask: TurnRequest, messages: Messages) -> RequestHistory:
-        return RequestHistory.of(ask.scope.key, messages, not ask.scope.is_named, self.seen)
+        return RequestHistory.of(ask.scope.key, messages, not ask.scope.is_named, self.digests)
 
     async def _take_cached(
         self,
@@ -363,7 +364,7 @@ class Memory:
             look = partial(turn_reader.only_node, scope_id=scope_id, digest=digest)
             only = await self.db.read(look, seconds, small=True, single=True, of=ask.scope.key)
             # a write may have happened while this read waited
-            if only == node and self.lines.shelf(ask.scope.key) is entries:
+            if only == node and self.lines.entries_of(ask.scope.key) is entries:
                 return self.lines.take(entries, link)
         return None
 
@@ -402,8 +403,7 @@ class Memory:
             return None
         lead = prepended_count = 0
         if turn.newest < 0:
-            again = ask.repeats != "new"
-            history = snapshot.server_history
+            again, history = ask.repeats != "new", snapshot.server_history
             messages = history.continue_with(turn.messages, again) if history else None
             if messages is None:
                 return None
@@ -432,8 +432,8 @@ class Memory:
         """
         query = query_of(ask, request, ask.policy or self.policy, self.shared)
         # Asked for before the read, so that what is written meanwhile outdates what is read.
-        general = ask.scope.general.key
-        entries = self.lines.shelf(general) if query.general_blocks is not None else None
+        general_key = ask.scope.general.key
+        entries = self.lines.entries_of(general_key) if query.general_blocks is not None else None
         snapshot = await self._read_query(query, patience)
         snapshot.general_entries = entries
         return snapshot

@@ -84,23 +84,24 @@ class Speaker:
 class ToolContext:
     """What the calls of one turn work with.
 
-    seen: label to the version that the model was shown, updated by its own edits. skip: the node of
-    this request, whose messages are not "earlier". within: the conversation's end for an unnamed
-    user. model_blocks: whether the model may make blocks.
+    seen_versions: label to the version that the model was shown, updated by its own edits. skip:
+    the node of this request, whose messages are not "earlier". within: the conversation's end for
+    an unnamed user. model_blocks: whether the model may make blocks.
     """
 
     scope_id: int
-    shelf: block_rows.BlockSet
+    block_set: block_rows.BlockSet
     finder: MemorySearch
     request_id: str
-    seen: dict[str, int]
+    seen_versions: dict[str, int]
     within: int | None = None
     node: int = 0
     allowed: frozenset[str] = OURS
     edited: bool = False
     inserted: list[int] = field(default_factory=list)
     actor: str = "model"
-    found: list[int] = field(default_factory=list)  # keys of passages that a search returned
+    # Keys of passages that a search returned.
+    found_passages: list[int] = field(default_factory=list)
     screen: Screen = field(default_factory=Screen)
     model_blocks: bool = False
     speaker: Speaker = field(default_factory=Speaker)
@@ -155,7 +156,7 @@ def run_edits(conn: Connection, calls: Sequence[ToolCall], context: ToolContext)
 
     That may run twice. Returns results by index.
     """
-    seen_versions = dict(context.seen)
+    seen_versions = dict(context.seen_versions)
     context.inserted.clear()
     out: dict[int, str] = {}
     for index, call in enumerate(calls):
@@ -168,8 +169,8 @@ def run_edits(conn: Connection, calls: Sequence[ToolCall], context: ToolContext)
             out[index] = _run_edit(conn, call, context, seen_versions)
         except ToolError as e:
             out[index] = f"Error: {e}"
-    context.seen.clear()
-    context.seen.update(seen_versions)
+    context.seen_versions.clear()
+    context.seen_versions.update(seen_versions)
     return out
 
 
@@ -208,7 +209,7 @@ def _edit_block(
     seen_versions: dict[str, int],
 ) -> str:
     label = _text(arguments, "label")
-    blocks = VisibleBlocks(conn, context.shelf)
+    blocks = VisibleBlocks(conn, context.block_set)
     blocks.hold(label)
     before = blocks.read()
     how = _edit_function(call.name, arguments, label, seen_versions)
@@ -279,7 +280,7 @@ def _insert(conn: Connection, arguments: Arguments, context: ToolContext) -> str
         kind,
         float(importance),
         context.actor,
-        context.shelf.branch,
+        context.block_set.branch,
         written_by=context.speaker.user,
     )
     scope_id, where = context.scope_id, "archival memory"
@@ -332,7 +333,7 @@ def _forget(conn: Connection, call: ToolCall, arguments: Arguments, context: Too
             conn, layers.row_of(conn, own_scope_id, ident), ident, context.actor
         ):
             return "Forgotten: no search finds it any more. The user can have it restored."
-    blocks = VisibleBlocks(conn, context.shelf)
+    blocks = VisibleBlocks(conn, context.block_set)
     blocks_with_line = [b for b in blocks.read().values() if has_line(b, asked_text)]
     if not blocks_with_line:
         raise BadArguments(
@@ -353,7 +354,7 @@ async def _archival_search(arguments: Arguments, context: ToolContext) -> str:
         _query(arguments, context, _text(arguments, "query")), _tags(arguments)
     )
     hits = await context.speaker.layers.search(context.finder, context.scope_id, passage_filter)
-    context.found += [h["key"] for h in hits]
+    context.found_passages += [h["key"] for h in hits]
     return _render_hits(
         [
             {

@@ -276,3 +276,50 @@ def test_the_drawn_errors_are_the_classes():
     for name, (parent, status) in drawn.items():
         assert not parent or classes_of_errors[name].__bases__[0].__name__ == parent
         assert status in (str(classes_of_errors[name].status), "the upstream's own")
+
+
+def code_lines(name: str) -> int:
+    """Count the lines of a module that hold code: none of comments, docstrings, or nothing."""
+    text = FILES[name].read_text(encoding="utf-8")
+    prose = {
+        line
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and ast.get_docstring(node, clean=False) is not None
+        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
+    }
+    lines = text.splitlines()
+    return sum(
+        bool(line.strip()) and not line.lstrip().startswith("#") and number not in prose
+        for number, line in enumerate(lines, 1)
+    )
+
+
+# What a thousand lines of code hold at most, of forms that are quick to write and slow to read.
+# Each number may only come down; the contract is 15 conditional expressions and 4 tuples.
+MAX_PER_THOUSAND = {"conditional expressions": 27.5, "tuple assignments": 14.0}
+MAX_NODES_A_LINE = 6.0
+
+
+def dense_forms(tree: ast.Module) -> dict[str, int]:
+    """Count the conditional expressions of a module, and where several names get a tuple."""
+    nodes = list(ast.walk(tree))
+    tuples = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Tuple)
+        and isinstance(node.targets[0], ast.Tuple)
+    ]
+    choices = [node for node in nodes if isinstance(node, ast.IfExp)]
+    return {"conditional expressions": len(choices), "tuple assignments": len(tuples)}
+
+
+def test_length_is_not_traded_for_density():
+    thousands = sum(map(code_lines, FILES)) / 1000
+    contexts = (ast.Load, ast.Store, ast.Del)
+    nodes = sum(not isinstance(x, contexts) for tree in TREES.values() for x in ast.walk(tree))
+    assert nodes / thousands / 1000 <= MAX_NODES_A_LINE
+    counts = [dense_forms(tree) for tree in TREES.values()]
+    for form, limit in MAX_PER_THOUSAND.items():
+        assert sum(count[form] for count in counts) / thousands <= limit, form

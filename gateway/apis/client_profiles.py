@@ -92,22 +92,22 @@ class ClientProfiles:
 
     def __init__(self, settings: Settings) -> None:
         unnamed = UNNAMED | {p.lower() for p in settings.identity.placeholders}
-        self._known = [ClientProfile.of(c, unnamed) for c in settings.clients.values()]
+        self._profiles = [ClientProfile.of(c, unnamed) for c in settings.clients.values()]
         # One look at all of them: most requests are of no program that is known.
-        self._any = ClientProfile(
-            tuple(agent for c in self._known for agent in c.agents),
-            frozenset().union(*(c.known_by for c in self._known)),
+        self._common_profile = ClientProfile(
+            tuple(agent for c in self._profiles for agent in c.agents),
+            frozenset().union(*(c.known_by for c in self._profiles)),
         )
 
     def find(self, headers: Headers) -> ClientProfile:
         """Return the profile of the program that sent a request; `ANYONE` if none is known."""
-        listed = self._any
+        common_profile = self._common_profile
         agent = headers.get(b"user-agent")
-        if listed.known_by.isdisjoint(headers) and not (
-            agent is not None and agent.lower().startswith(listed.agents)
+        if common_profile.known_by.isdisjoint(headers) and not (
+            agent is not None and agent.lower().startswith(common_profile.agents)
         ):
             return ANYONE
-        return next(c for c in self._known if c.has_sent(headers))
+        return next(c for c in self._profiles if c.has_sent(headers))
 
 
 def _fits(rule: UtilityRule, headers: Headers, body: Json, facts: RequestFacts) -> bool:

@@ -15,6 +15,7 @@ from gateway.cli.options import (
     GatewayOptions,
     json_option,
     print_json,
+    print_rows,
     where_options,
 )
 from gateway.cli.users import Listing
@@ -52,13 +53,8 @@ def list_(where: GatewayOptions, tag: str | None, as_json: bool) -> None:
     """
     with open_api(where) as api:
         all_agents = list(api.pages("/agents", {"limit": 200, **({"tag": tag} if tag else {})}))
-    if as_json:
-        print_json(all_agents)
-        return
-    for agent in all_agents:
-        click.echo(_line(agent))
-    if not all_agents:
-        click.echo("There are no agents yet. Make one: mnemogate agents put NAME FILE", err=True)
+    hint = "There are no agents yet. Make one: mnemogate agents put NAME FILE"
+    print_rows(all_agents, _line, hint, as_json=as_json)
 
 
 def _line(agent: dict[str, Any]) -> str:

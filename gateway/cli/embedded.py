@@ -73,8 +73,10 @@ def serve_in_thread(
     try:
         until = time.monotonic() + START_SECONDS
         while not (server.started and app.gateway.memory.ready):
-            if app.gateway.memory.outdated:
-                raise CommandFailed(f"{settings.database_shown}: {app.gateway.memory.outdated}")
+            if app.gateway.memory.upgrade_reason:
+                raise CommandFailed(
+                    f"{settings.database_shown}: {app.gateway.memory.upgrade_reason}"
+                )
             if not thread.is_alive() or time.monotonic() > until:
                 raise CommandFailed(
                     f"The memory store {settings.database_shown} cannot be opened. Run `mnemogate "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
@@ -162,6 +162,19 @@ def print_result(message: str, result: Any, *, as_json: bool) -> None:
         print_json(result)
     else:
         click.echo(message)
+
+
+def print_rows(
+    rows: Sequence[Any], line_of: Callable[[Any], str], hint: str, *, as_json: bool
+) -> None:
+    """Print a line for each row, or all as JSON; without any, a hint on standard error."""
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        click.echo(line_of(row))
+    if not rows:
+        click.echo(hint, err=True)
 
 
 @dataclass(frozen=True, slots=True)

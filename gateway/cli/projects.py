@@ -9,7 +9,7 @@ import click
 
 from gateway.cli.client import open_api
 from gateway.cli.formatting import printable
-from gateway.cli.options import GatewayOptions, json_option, print_json, where_options
+from gateway.cli.options import GatewayOptions, json_option, print_json, print_rows, where_options
 from gateway.cli.users import Listing
 
 
@@ -45,16 +45,8 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
     """
     with open_api(where) as api:
         projects = list(api.pages("/projects", {"limit": 200}))
-    if as_json:
-        print_json(projects)
-        return
-    for project in projects:
-        click.echo(_line(project))
-    if not projects:
-        click.echo(
-            "There are no declared projects. Declare one: mnemogate projects put NAME --user USER",
-            err=True,
-        )
+    hint = "There are no declared projects. Declare one: mnemogate projects put NAME --user USER"
+    print_rows(projects, _line, hint, as_json=as_json)
 
 
 def _line(project: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import click
 
 from gateway.cli.client import ManagementClient, open_api
 from gateway.cli.formatting import printable
-from gateway.cli.options import GatewayOptions, json_option, print_json, where_options
+from gateway.cli.options import GatewayOptions, json_option, print_json, print_rows, where_options
 from gateway.cli.users import Listing
 
 IDENT = re.compile(r"block_[0-9a-f]{32}")
@@ -57,15 +57,8 @@ def list_(
     params = {name: value for name, value in filters.items() if value}
     with open_api(where) as api:
         blocks = list(api.pages("/shared-blocks", {"limit": 200, **params}))
-    if as_json:
-        print_json(blocks)
-        return
-    for block in blocks:
-        click.echo(_line(block))
-    if not blocks:
-        click.echo(
-            "There are no shared blocks. Make one: mnemogate shared put LABEL TEXT", err=True
-        )
+    hint = "There are no shared blocks. Make one: mnemogate shared put LABEL TEXT"
+    print_rows(blocks, _line, hint, as_json=as_json)
 
 
 def _line(block: dict[str, Any]) -> str:

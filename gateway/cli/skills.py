@@ -10,7 +10,7 @@ import click
 
 from gateway.cli.formatting import changed_lines, printable
 from gateway.cli.memory import UserMemory, making_person_options, person_options
-from gateway.cli.options import json_option, print_json, print_result
+from gateway.cli.options import json_option, print_json, print_result, print_rows
 from gateway.cli.users import Listing
 
 STATUSES = ("candidate", "active", "retired")
@@ -44,16 +44,14 @@ def list_(person: UserMemory, as_json: bool) -> None:
       mnemogate skills list --user ann
     """
     skills = person.call("GET", "skills")["data"]
-    if as_json:
-        print_json(skills)
-        return
-    for skill in skills:
-        uses = f"{skill['uses']} uses, {skill['failures']} failed"
-        click.echo(
-            "  ".join([skill["name"], skill["status"], uses, printable(skill["description"])])
-        )
-    if not skills:
-        click.echo("There are no skills. docs/skills.md says how they come.", err=True)
+    hint = "There are no skills. docs/skills.md says how they come."
+    print_rows(skills, _line, hint, as_json=as_json)
+
+
+def _line(skill: dict[str, Any]) -> str:
+    """Return a skill in one line."""
+    uses = f"{skill['uses']} uses, {skill['failures']} failed"
+    return "  ".join([skill["name"], skill["status"], uses, printable(skill["description"])])
 
 
 @skills.command(short_help="Show a skill as SKILL.md, or its history.")

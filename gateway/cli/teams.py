@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote
 
 import click
 
 from gateway.cli.client import open_api
 from gateway.cli.formatting import printable
-from gateway.cli.options import GatewayOptions, json_option, print_json, where_options
+from gateway.cli.options import GatewayOptions, json_option, print_json, print_rows, where_options
 from gateway.cli.users import Listing
 
 
@@ -43,14 +44,14 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
     """
     with open_api(where) as api:
         teams = list(api.pages("/teams", {"limit": 200}))
-    if as_json:
-        print_json(teams)
-        return
-    for team in teams:
-        line = f"{team['name']}  {team['members']} members  {team['description']}"
-        click.echo(printable(line.rstrip()))
-    if not teams:
-        click.echo("There are no teams. Make one: mnemogate teams put NAME --user USER", err=True)
+    hint = "There are no teams. Make one: mnemogate teams put NAME --user USER"
+    print_rows(teams, _line, hint, as_json=as_json)
+
+
+def _line(team: dict[str, Any]) -> str:
+    """Return a team in one line."""
+    line = f"{team['name']}  {team['members']} members  {team['description']}"
+    return printable(line.rstrip())
 
 
 @teams.command(short_help="Show a team and its members.")

@@ -17,6 +17,7 @@ from gateway.cli.options import (
     json_option,
     print_json,
     print_result,
+    print_rows,
     where_options,
 )
 from gateway.cli.users import Listing
@@ -53,13 +54,8 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
     """
     with open_api(where) as api:
         tools = api.call("GET", "/tools")["data"]
-    if as_json:
-        print_json(tools)
-        return
-    for tool in tools:
-        click.echo(_line(tool))
-    if not tools:
-        click.echo("There are no tools here. docs/tools.md says how to grant one.", err=True)
+    hint = "There are no tools here. docs/tools.md says how to grant one."
+    print_rows(tools, _line, hint, as_json=as_json)
 
 
 def _line(tool: dict[str, Any]) -> str:

@@ -16,8 +16,8 @@ from gateway.cli.options import (
     GatewayOptions,
     config_option,
     json_option,
-    print_json,
     print_result,
+    print_rows,
     where_options,
     with_database,
 )
@@ -62,16 +62,15 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
     """
     with open_api(where, makes=False) as api:
         users = list(api.pages("/users", {"limit": 200}))
-    if as_json:
-        print_json(users)
-        return
-    for user in users:
-        counts = ", ".join(
-            f"{user[kind]} {kind}" for kind in ("blocks", "passages", "messages", "conversations")
-        )
-        click.echo(f"{user['id']}  {counts}, last seen {user['last_active_at'][:16]}")
-    if not users:
-        click.echo("There are no users yet.", err=True)
+    hint = "There are no users yet."
+    print_rows(users, _line, hint, as_json=as_json)
+
+
+def _line(user: dict[str, Any]) -> str:
+    """Return a user in one line."""
+    kinds = ("blocks", "passages", "messages", "conversations")
+    counts = ", ".join(f"{user[kind]} {kind}" for kind in kinds)
+    return f"{user['id']}  {counts}, last seen {user['last_active_at'][:16]}"
 
 
 @users.command(short_help="Move a user's memory to another name.")

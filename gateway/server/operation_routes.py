@@ -43,8 +43,8 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
         "requests_in_progress": gateway.process.busy - 1,  # without this one
         "memory_ready": float(gateway.memory.ready),
         "usage_records_dropped": gateway.usage.dropped_records,
-        "unwritten_turns": gateway.memory.spill.held_records,
-        "turns_dropped": gateway.memory.spill.lost_records,
+        "unwritten_turns": gateway.memory.recovery_log.held_records,
+        "turns_dropped": gateway.memory.recovery_log.lost_records,
     }
     states = {name: not entry.state for name, entry in gateway.toolbox.entries.items()}
     gateway.metrics.tools.set_states(states)

@@ -21,7 +21,7 @@ def tell_health(gateway: GatewayState) -> Answer:
 def tell_readiness(gateway: GatewayState) -> Answer:
     """Tell what is degraded, and whether the gateway is about to end."""
     degraded = [] if gateway.memory.ready else ["memory"]
-    if gateway.memory.spill.held_records:
+    if gateway.memory.recovery_log.held_records:
         degraded.append("recovery_file")
     if gateway.shared is not None and gateway.shared.degraded:
         degraded.append("redis")

@@ -41,7 +41,7 @@ class Rehearsal:
     def __init__(self, db: Database, context: tools.ToolContext) -> None:
         self._db, self._context = db, context
         self._rounds: list[Round] = []
-        self._seen = dict(context.seen)
+        self._seen = dict(context.seen_versions)
         self._blocks_before: dict[str, CoreBlock] = {}
         self._last_key = 0
         self.changes: list[ReflectionChange] = []
@@ -60,8 +60,8 @@ class Rehearsal:
     def replay(self, conn: Connection) -> dict[int, str]:
         """Run all rounds; return the results of the newest."""
         context, results = self._context, dict[int, str]()
-        context.seen.clear()
-        context.seen.update(self._seen)
+        context.seen_versions.clear()
+        context.seen_versions.update(self._seen)
         for calls in self._rounds:
             results = tools.run_edits(conn, calls, context)
         return results
@@ -72,7 +72,7 @@ class Rehearsal:
 
     def _compare_blocks(self, conn: Connection) -> list[ReflectionChange]:
         before = self._blocks_before
-        after = block_rows.all_of(conn, self._context.shelf)
+        after = block_rows.all_of(conn, self._context.block_set)
         changes: list[ReflectionChange] = []
         for label in sorted({*before, *after}):
             old_block, new_block = before.get(label), after.get(label)
@@ -101,7 +101,7 @@ class Rehearsal:
 
     def remember(self, conn: Connection) -> None:
         """Take note of the memory before the replay."""
-        self._blocks_before = block_rows.all_of(conn, self._context.shelf)
+        self._blocks_before = block_rows.all_of(conn, self._context.block_set)
         newest = select(p.id).where(p.scope_id == self._context.scope_id)
         self._last_key = int(conn.execute(newest.order_by(p.id.desc()).limit(1)).scalar() or 0)
 

@@ -35,7 +35,7 @@ async def list_blocks(memory: Memory, actor: ManagementActor) -> Mapping[str, Co
     """
 
     def work(conn: Connection) -> Mapping[str, CoreBlock]:
-        own_blocks = rows.all_of(conn, actor.shelf(conn))
+        own_blocks = rows.all_of(conn, actor.block_set(conn))
         if not actor.scope.is_named:
             return own_blocks
         return hide_own(conn, actor.scope, own_blocks, actor.defaults)
@@ -80,5 +80,5 @@ async def list_versions(
     Raises NotFound for a block that was never edited and is not a default; StoreUnavailable.
     """
     return await read(
-        memory, lambda conn: rows.versions(conn, actor.shelf(conn), label, before, limit)
+        memory, lambda conn: rows.versions(conn, actor.block_set(conn), label, before, limit)
     )

@@ -136,7 +136,7 @@ async def delete_conversation(
     deleted_conversation = await erasure.delete_conversation(
         memory.db, lambda conn: _find(conn, reach, conversation_name), memory.db.application_tables
     )
-    await asyncio.to_thread(memory.spill.forget_conversation, deleted_conversation.key)
+    await asyncio.to_thread(memory.recovery_log.forget_conversation, deleted_conversation.key)
     return deleted_conversation
 
 

@@ -260,7 +260,7 @@ async def merge_live_users(
 
     Raises Conflict while turns wait in the recovery log, and what `merge_users` raises.
     """
-    if not memory.spill.is_empty:
+    if not memory.recovery_log.is_empty:
         raise Conflict("turns wait in the recovery log; merge the memories once they are stored")
     plan = await merge_users(memory.db, merge, on_progress)
     memory.policies.forget()

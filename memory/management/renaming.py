@@ -47,7 +47,7 @@ async def rename_live_user(
 
     Raises Conflict while turns wait in the recovery log, and what `rename_user` raises.
     """
-    if not memory.spill.is_empty:
+    if not memory.recovery_log.is_empty:
         raise Conflict("turns wait in the recovery log; move the memory once they are stored")
     await rename_user(memory.db, move, on_progress)
     memory.policies.forget()

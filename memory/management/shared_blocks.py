@@ -155,7 +155,7 @@ async def list_shown(memory: Memory, actor: ManagementActor) -> dict[str, CoreBl
     Those that do not fit its prompt are among them. Raises StoreUnavailable.
     """
     return await read(
-        memory, lambda conn: visible_blocks.read_all(conn, actor.shelf(conn), actor.scope)
+        memory, lambda conn: visible_blocks.read_all(conn, actor.block_set(conn), actor.scope)
     )
 
 

@@ -109,14 +109,14 @@ def _finish(conn: Connection, running_call: _RunningCall) -> CallResult:
     refuse_erased(conn, caller)
     scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, caller.scope))
     context.scope_id = scope_id
-    context.shelf = BlockSet(scope_id, caller.policy.blocks, shared=caller.scope)
-    seen_versions = _find_seen(conn, caller, context.shelf)
+    context.block_set = BlockSet(scope_id, caller.policy.blocks, shared=caller.scope)
+    seen_versions = _find_seen(conn, caller, context.block_set)
     text = running_call.text
     if text is None:
-        context.seen = seen_versions
+        context.seen_versions = seen_versions
         text = tools.run_edits(conn, [call], context)[0]
     elif not caller.only_reads:
-        fact_rows.record_use(conn, context.found)
+        fact_rows.record_use(conn, context.found_passages)
     is_edit = call.name in WRITES and not text.startswith(UNCHANGED)
     if not caller.only_reads:
         scopes.touch(conn, scope_id, outside=is_edit)

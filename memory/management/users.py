@@ -86,8 +86,8 @@ async def erase_user(
     erasure_receipt.shared = kept_rows or erasure_receipt.shared
     memory.policies.forget()
     memory.shared.outdate(tenant)
-    await asyncio.to_thread(memory.spill.forget, tenant, user)
-    if (data := memory.spill.folder) is not None:
+    await asyncio.to_thread(memory.recovery_log.forget, tenant, user)
+    if (data := memory.recovery_log.folder) is not None:
         await asyncio.to_thread(remove_copies, data, user)
     return erasure_receipt
 

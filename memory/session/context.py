@@ -82,9 +82,9 @@ class RequestAttempt(msgspec.Struct):
         time; and so must it if somebody else wrote since this turn began: of those changes, only
         the blocks are read again.
         """
-        alone = self.entries is not None and lines.shelf(scope) is self.entries
+        alone = self.entries is not None and lines.entries_of(scope) is self.entries
         lines.forget(scope)
-        self.entries = lines.shelf(scope) if done and alone else None
+        self.entries = lines.entries_of(scope) if done and alone else None
         self.edited = True
 
     def blocks(
@@ -351,7 +351,7 @@ def _evict_continued(turn: TurnContext) -> None:
         ends.append(named_conversation_key(turn.ask.explicit))
     lines = turn.services.lines
     # Asked for anew: what the turn began with may have been dropped meanwhile.
-    entries = lines.shelf(turn.ask.scope.key) if ends else None
+    entries = lines.entries_of(turn.ask.scope.key) if ends else None
     for end in ends:
         lines.take(entries, end)
 

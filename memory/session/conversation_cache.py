@@ -108,7 +108,7 @@ class ConversationCache:
         self._entries: dict[bytes, ScopeEntries] = {}
         self.byte_count = self.sent_byte_count = 0
 
-    def shelf(self, scope: bytes) -> ScopeEntries | None:
+    def entries_of(self, scope: bytes) -> ScopeEntries | None:
         """Return the current entries of a scope; another object after they were forgotten.
 
         None if nothing can be cached.
@@ -127,7 +127,7 @@ class ConversationCache:
 
     def is_general_same(self, scope: Scope, line: Snapshot) -> bool:
         """Tell whether nobody wrote here to the memory outside of the project of an entry."""
-        return self.shelf(scope.general.key) is line.general_entries
+        return self.entries_of(scope.general.key) is line.general_entries
 
     def take(self, entries: ScopeEntries | None, link: bytes) -> Snapshot | None:
         """Remove and return the entry of the answer at this link."""
@@ -146,7 +146,7 @@ class ConversationCache:
 
         began: the scope's entries when the snapshot was read.
         """
-        if began is None or self.shelf(scope) is not began:
+        if began is None or self.entries_of(scope) is not began:
             return
         self._entries[scope] = self._entries.pop(scope)
         if link in began.lines:

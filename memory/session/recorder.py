@@ -125,7 +125,7 @@ class TurnRecorder:
             if opening is not None:
                 # The request is not written, so nothing was sent to the client yet.
                 return False
-            is_durable = await store.spill(await store.look(self._record_for_log, record))
+            is_durable = await store.log_unwritten(await store.look(self._record_for_log, record))
             turn.attempt.claim.is_stored = False  # held until it is stored after all
             return is_durable
         except ErasedMeanwhile:
@@ -257,7 +257,7 @@ class TurnRecorder:
             turn.services.wake_worker()  # the next turns come soon, and need it
         scope, line = turn.ask.scope.key, turn.identity.conversation
         if line.explicit:  # at its current end, which another turn may have moved
-            lines.take(lines.shelf(scope), named_conversation_key(line.name))
+            lines.take(lines.entries_of(scope), named_conversation_key(line.name))
         if (cache_entry := next_snapshot(turn, prompt, recorded, sent_prompt)) is not None:
             lines.keep(scope, turn.attempt.entries, *cache_entry)
 

@@ -141,7 +141,7 @@ class ToolRunner:
                 check(conn)
             scopes.get_or_create(conn, turn.snapshot.owner)
             results = {**search_results, **tools.run_edits(conn, calls, context)}
-            fact_rows.record_use(conn, context.found)
+            fact_rows.record_use(conn, context.found_passages)
             written_round.note(conn, {place: results[i] for i, place in enumerate(places)})
             return results
 

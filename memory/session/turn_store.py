@@ -66,7 +66,7 @@ class TurnStore(msgspec.Struct):
     """
 
     db: Database
-    spill_file: RecoveryLog
+    recovery_log: RecoveryLog
     owner: ScopeOwner
     patience: StoreDeadline
     lock: WriteLock = EVERYTHING
@@ -136,13 +136,13 @@ class TurnStore(msgspec.Struct):
             dropping.add_done_callback(log_failed_drop)
             raise
 
-    async def spill(self, record: TurnRecord) -> bool:
+    async def log_unwritten(self, record: TurnRecord) -> bool:
         """Write a record that the store did not take to the recovery log.
 
         Returns False if only memory has it, or nothing: the answer is sent all the same.
         """
         try:
-            is_in_memory_alone = await self.spill_file.keep(record)
+            is_in_memory_alone = await self.recovery_log.keep(record)
         except Exception:
             # The client has its answer, and no other place is left to write to.
             log.exception("an answer is not recorded: both the store and the recovery log failed")

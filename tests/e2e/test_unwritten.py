@@ -156,7 +156,7 @@ async def test_what_neither_takes_is_stored_in_order_once_the_store_is_back(
                 patch.setattr(Database, "write", write)
 
             await streamed_over(live.http, answers, break_it, data)
-            spill = live.gateway.memory.spill
+            spill = live.gateway.memory.recovery_log
             assert (spill.held_records, spill.is_empty) == (TURNS, False)
             expected = [record.answers[0]["content"] for record in spill.load()]
         await until(lambda: answered(data) == EVERY)
@@ -180,7 +180,7 @@ async def test_a_database_that_is_locked_for_long_loses_nothing_that_was_told_ok
 
                 await streamed_over(live.http, answers, lock, data)
                 await asyncio.sleep(3)
-                assert live.gateway.memory.spill.held_records == TURNS
+                assert live.gateway.memory.recovery_log.held_records == TURNS
                 late = await live.http.post("/v1/chat/completions", json=ask(9))
                 assert (late.status_code, late.headers["x-memory-status"]) == (200, "degraded")
                 other.execute("ROLLBACK")

@@ -45,7 +45,7 @@ REQUESTS, SMALL = 120, 1 << 15
 CACHES = {
     "Conversations": ((conversation_cache, "BYTES"), 1, lambda g: g.memory.lines),
     "Request prefixes": ((parse_cache, "BYTES"), 1, lambda g: g.prefixes.prefixes),
-    "Message digests": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.seen.known),
+    "Message digests": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.digests.known),
     "Token counts": (
         (tokens, "COUNTS_BYTES"),
         COUNTERS,
@@ -136,7 +136,7 @@ async def filled(gateway, count):
         gateway.memory.counter("estimate").correct(name, 1000 + number, 1500)
         gateway.memory.counter("estimate").text(name)
         scope = gateway.memory.scope("tenant", name, "default")
-        gateway.memory.seen.extend_chain(
+        gateway.memory.digests.extend_chain(
             scope.key, scope.owner, {"role": "user", "content": f"{scope.tag} {number}"}
         )
         gateway.memory.retrieval.asked.put(

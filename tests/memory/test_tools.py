@@ -69,7 +69,7 @@ async def edit(db, *calls, seen=None, **members):
         owner = scopes.current_owner(conn, Scope("t", "ada", "default", b"s" * 32))
         hands = context(scopes.get_or_create(conn, owner), seen=seen, **members)
         results = run_edits(conn, calls, hands)
-        return list(results.values()), all_of(conn, hands.shelf), hands
+        return list(results.values()), all_of(conn, hands.block_set), hands
 
     return await db.write(work)
 
@@ -80,7 +80,7 @@ async def test_a_line_is_appended(db):
     )
     assert told == "Saved: human now holds 21/40 characters."
     assert blocks["human"].value == "Likes tea.\nHas a cat."
-    assert hands.seen == {"human": blocks["human"].version}
+    assert hands.seen_versions == {"human": blocks["human"].version}
     assert hands.edited
 
 
@@ -168,7 +168,7 @@ async def test_searches_are_told_as_data():
     told = (await run_searches([made], hands))[0]
     assert "&lt;b&gt;Tom" in told
     assert "<b>" not in told
-    assert hands.found == [5]
+    assert hands.found_passages == [5]
     (wanted,) = finder.asked
     assert (wanted.query.text, wanted.query.limit, list(wanted.tags)) == ("cat", 3, ["cat"])
 

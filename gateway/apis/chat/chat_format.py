@@ -157,8 +157,8 @@ class ChatFormat:
         message = {"role": "assistant", "content": text}
         head = {"id": new_id("chatcmpl"), "object": "chat.completion", "created": int(time.time())}
         choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-        told = {**head, "model": body["model"], "choices": choices}
-        return told if before is not None else {**told, "usage": NO_USAGE}
+        reply = {**head, "model": body["model"], "choices": choices}
+        return reply if before is not None else {**reply, "usage": NO_USAGE}
 
     def calls(self, result: RoundResult) -> list[ToolCall]:
         return tool_calls(result)
@@ -184,9 +184,9 @@ class ChatMask:
         self._interceptor = interceptor
         self.fast_forward: Callable[[bytes], bytes] = interceptor.fast_forward
         self.holds_finish = False
-        self._finished: FinishedCompletion | None = None  # while it is all of the answer
+        self._finished_completion: FinishedCompletion | None = None  # while it is all of the answer
         self._has_long_text = False
-        self._cited: CitedTexts | None = None
+        self._cited_texts: CitedTexts | None = None
         self.over = False
 
     @property
@@ -235,18 +235,18 @@ class ChatMask:
         return self._interceptor.whole(answer)
 
     def pass_on(self, answer_bytes: bytes, result: RoundResult) -> None:
-        self._finished = FinishedCompletion(answer_bytes, result.reply)
+        self._finished_completion = FinishedCompletion(answer_bytes, result.reply)
 
     def close(self) -> tuple[bytes, RoundResult]:
         remaining_chunks, result = self._interceptor.close()
-        if self._cited is not None:
-            self._cited.read_round(self._interceptor.shown_texts())
+        if self._cited_texts is not None:
+            self._cited_texts.read_round(self._interceptor.shown_texts())
         return _events(remaining_chunks), result
 
     def cite(self, begin: Callable[[Mapping[int, str]], CitedTexts]) -> None:
         """Show before each finish what the text from here on cites. begin: see `CitedTexts`."""
-        if self._cited is None:
-            self._cited = begin(self._interceptor.shown_texts())
+        if self._cited_texts is None:
+            self._cited_texts = begin(self._interceptor.shown_texts())
             self._interceptor.holds_every_finish = True
 
     def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
@@ -261,7 +261,7 @@ class ChatMask:
         return self.replay(reply)
 
     def start_next_round(self) -> bytes | None:
-        self._finished, self.over = None, False
+        self._finished_completion, self.over = None, False
         self._interceptor.start_next_round()
         return None
 
@@ -270,31 +270,35 @@ class ChatMask:
 
     def finish(self) -> bytes:
         cited_chunks: list[bytes] = []
-        if self._cited is not None:
-            for lane, delta in self._cited.take_deltas().items():
+        if self._cited_texts is not None:
+            for lane, delta in self._cited_texts.take_deltas().items():
                 cited_chunks += self._interceptor.show_delta(lane, delta)
-        held = self._interceptor.finish()
-        return _events([*cited_chunks, *held]) if held or cited_chunks else b""
+        held_chunks = self._interceptor.finish()
+        return _events([*cited_chunks, *held_chunks]) if held_chunks or cited_chunks else b""
 
     def end(self, usage: Json | None) -> bytes:
         return _events([*self._interceptor.usage_chunk(usage), DONE])
 
     def answers(self) -> list[Json]:
-        finished = self._finished
-        completion = finished.completion if finished is not None else self._interceptor.answer()
+        finished_completion = self._finished_completion
+        completion = (
+            finished_completion.completion
+            if finished_completion is not None
+            else self._interceptor.answer()
+        )
         return list(map(_answer_of, completion["choices"]))
 
     def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
         write = encode_in_parts if long else encode
-        if self._finished is None:
+        if self._finished_completion is None:
             completion = self._interceptor.answer()
             return write({**completion, "usage": usage} if usage is not None else completion)
-        raw_answer, alias = self._finished.raw, self._interceptor.alias
+        raw_answer, alias = self._finished_completion.raw, self._interceptor.alias
         if alias is None:
             return raw_answer
         answer = decode_answer(raw_answer)
         # A long answer is not held in three copies.
-        raw_answer, self._finished = b"", None
+        raw_answer, self._finished_completion = b"", None
         return write({**answer, "model": alias})
 
     def fault(self, error: GatewayError) -> bytes:

@@ -53,8 +53,8 @@ class HiddenExchange:
 
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
         """Add a round that ended too early, and what the model is told behind it."""
-        said = _message(result, by)
-        self.messages += [said] if said.get("content") else []
+        message = _message(result, by)
+        self.messages += [message] if message.get("content") else []
         self.messages.append({"role": "user", "content": text})
 
     def has_room(self, body: Json) -> bool:

@@ -57,21 +57,21 @@ class Interceptor:
         *,
         lean: bool = False,
     ) -> None:
-        self._ours = frozenset(own_tools)
+        self._own_names = frozenset(own_tools)
         self._include_usage = include_usage
         self._head = ChunkIdentity(model)
         self._roles: set[int] = set()
         self._lanes: dict[int, ChoiceState] = {}
         self._lean = lean
-        self._received = CompletionBuilder(lean=lean)
+        self._round_reply = CompletionBuilder(lean=lean)
         # Where that is not just what was received: of nearly all answers it is.
-        self._shown: CompletionBuilder | None = None
-        self._last: Json = {}  # the newest chunk without choices that told usage
+        self._shown_reply: CompletionBuilder | None = None
+        self._usage_chunk: Json = {}  # the newest chunk without choices that told usage
         self._usage: Json | None = None
         self._last_usage: Json | None = None
         self._rounds = 0
         self._error: Any = None
-        self._mould: ChunkTemplate | None = None
+        self._template: ChunkTemplate | None = None
         self._tries = TRIES
         self.usage: Json | None = None
         self.text_shown = False
@@ -112,12 +112,12 @@ class Interceptor:
         if chunk.usage is not None:
             self._last_usage = chunk.usage
         if not chunk.segments:
-            self._received.add(chunk.body)
+            self._round_reply.add(chunk.body)
             return self._bare(chunk)
         self._head.of(chunk.body)  # the first round's identity, though nothing of it may be shown
         shown_chunks = ShownChunks(chunk)
         hiding = any(s.kind == "call" for s in chunk.segments)
-        if hiding and self._ours:
+        if hiding and self._own_names:
             self._part()
         kept_segments = [s for s in chunk.segments if self._keep(chunk, s, hiding, shown_chunks)]
         kept_segments = shown_chunks.in_order(chunk, kept_segments)
@@ -126,7 +126,7 @@ class Interceptor:
         ):
             self._part()
         self._show(chunk, kept_segments, shown_chunks)
-        self._received.add(chunk.body)
+        self._round_reply.add(chunk.body)
         if (
             self._tries
             and len(kept_segments) == len(shown_chunks) == 1
@@ -137,15 +137,15 @@ class Interceptor:
 
     def _part(self) -> None:
         """From the next chunk on, what is shown is no longer all that is received."""
-        if self._shown is None:
-            self._shown = self._received.copy()
+        if self._shown_reply is None:
+            self._shown_reply = self._round_reply.copy()
 
     def fast_forward(self, event_bytes: bytes) -> bytes:
         """Return the event to show for one that only continues the text being shown.
 
         It is matched by its bytes. Returns b"" for an event that must be read and fed.
         """
-        if (template := self._mould) is None:
+        if (template := self._template) is None:
             return b""
         shown_event = template.match(event_bytes)
         if len(template.texts) == MAX_TEXTS_HELD:
@@ -154,7 +154,7 @@ class Interceptor:
 
     def read_forward(self, event_bytes: bytes) -> tuple[int, Json] | None:
         """Return the lane and the delta of such an event, None for one that must be fed."""
-        if (template := self._mould) is None or not template.match(event_bytes):
+        if (template := self._template) is None or not template.match(event_bytes):
             return None
         lane_and_delta = template.lane, template.delta(template.texts[-1])
         if len(template.texts) == MAX_TEXTS_HELD:
@@ -169,14 +169,14 @@ class Interceptor:
             and (is_text or segment.replacement is None)
             and not (state.finish or state.reason or (is_text and state.fresh))
         ):
-            self._mould = make_template(chunk, self._head, self._roles, not self._include_usage)
-            self._tries -= is_text or self._mould is not None
-            if self._mould is not None:
-                self._mould.guards_objects = segment.kind == "call"
+            self._template = make_template(chunk, self._head, self._roles, not self._include_usage)
+            self._tries -= is_text or self._template is not None
+            if self._template is not None:
+                self._template.guards_objects = segment.kind == "call"
 
     def _flush_template(self) -> None:
         """Something else follows what was known by its bytes."""
-        template, self._mould = self._mould, None
+        template, self._template = self._template, None
         if template is not None and template.texts:
             self._tries = TRIES
             self._add_to_builders(template)
@@ -189,14 +189,14 @@ class Interceptor:
             lane.last = text[-1]
         elif CALLS in delta:
             lane.streamed.route(delta[CALLS][0])
-        for fold in (self._received, self._shown):
+        for fold in (self._round_reply, self._shown_reply):
             if fold is not None:
                 fold.more(template.lane, delta)
 
     def _bare(self, chunk: Chunk) -> list[bytes]:
         """Return a chunk without choices, as a list, if it tells anything but usage."""
         if chunk.usage is not None:
-            self._last = chunk.body
+            self._usage_chunk = chunk.body
         if self._rounds or chunk.body.get("usage") is not None:
             return []
         body = {**chunk.body, **self._head.of(chunk.body), "choices": []}
@@ -235,7 +235,8 @@ class Interceptor:
         function: Json = delta["function"] if isinstance(delta.get("function"), dict) else {}
         call = self._route(lane, delta)
         if call.ours is None:
-            self._judge(call, done=bool(function.get("arguments")) or delta.get("type") == "custom")
+            has_arguments = bool(function.get("arguments"))
+            self._judge(call, is_done=has_arguments or delta.get("type") == "custom")
         if call.ours:
             lane.hid = True
             call.held.clear()
@@ -254,15 +255,15 @@ class Interceptor:
             lane.calls.append(InterceptedCall(call))
         return lane.calls[call.place]
 
-    def _judge(self, call: InterceptedCall, done: bool) -> None:
-        name, done = call.call.name, done or call.call.arguments.has_text
-        if (not name or call.call.tail_of is not None) and self._ours:
+    def _judge(self, call: InterceptedCall, is_done: bool) -> None:
+        name, is_done = call.call.name, is_done or call.call.arguments.has_text
+        if (not name or call.call.tail_of is not None) and self._own_names:
             return  # some servers tell it after the arguments
-        if name in self._ours:
+        if name in self._own_names:
             # It could still grow into a longer name of the client's; nothing is lost by waiting for
             # its arguments.
-            call.ours = True if done else None
-        elif done or not any(own_name.startswith(name) for own_name in self._ours):
+            call.ours = True if is_done else None
+        elif is_done or not any(own_name.startswith(name) for own_name in self._own_names):
             call.ours = False
 
     def _release(self, lane: ChoiceState, shown_chunks: ShownChunks) -> None:
@@ -328,14 +329,14 @@ class Interceptor:
             return
         # Of a stream that was cut, the name may be what is missing.
         is_cut = not (call.call.name or lane.reason)
-        call.ours = is_cut or call.call.name in self._ours
+        call.ours = is_cut or call.call.name in self._own_names
         lane.hid = lane.hid or call.ours
 
     def _show(self, chunk: Chunk, segments: list[Segment], encoded_chunks: list[bytes]) -> None:
         payload = chunk.render(segments, self._head, self._roles, not self._include_usage)
         if payload is not None:
-            if self._shown is not None:
-                self._shown.add(chunk.body if payload is chunk.payload else decode(payload))
+            if self._shown_reply is not None:
+                self._shown_reply.add(chunk.body if payload is chunk.payload else decode(payload))
             encoded_chunks.append(payload)
 
     def show_delta(self, lane: int, delta: Json) -> list[bytes]:
@@ -348,7 +349,7 @@ class Interceptor:
 
     def shown_texts(self) -> dict[int, str]:
         """Return the text that each choice has shown so far."""
-        return (self._received if self._shown is None else self._shown).texts()
+        return (self._round_reply if self._shown_reply is None else self._shown_reply).texts()
 
     def finish_round(self) -> list[bytes]:
         """Return what to show when the whole round has come.
@@ -357,7 +358,7 @@ class Interceptor:
         """
         encoded_chunks: list[bytes] = []
         for lane, state in self._lanes.items():
-            if not state.reason and self._received.finish(lane) == "":
+            if not state.reason and self._round_reply.finish(lane) == "":
                 final_choice = {
                     "index": lane,
                     "delta": {},
@@ -376,7 +377,7 @@ class Interceptor:
             self._decide(lane, shown_chunks)
         self._usage, self._last_usage = self._last_usage, None
         self.usage = usage_sum(self.usage, self._usage)
-        reply, has_ended = self._received.whole(), self.ended
+        reply, has_ended = self._round_reply.whole(), self.ended
         calls = [
             c
             for choice in reply["choices"]
@@ -385,17 +386,17 @@ class Interceptor:
         reasons = [lane.reason for lane in self._lanes.values()]
         result = RoundResult(
             reply=reply,
-            ours=[c for c in calls if _name(c) in self._ours],
-            theirs=[c for c in calls if _name(c) not in self._ours],
+            ours=[c for c in calls if _name(c) in self._own_names],
+            theirs=[c for c in calls if _name(c) not in self._own_names],
             complete=has_ended and self._error is None,
             cut=any(r in CUT for r in reasons),
             text_shown=self.text_shown,
             usage=self._usage,
             error=self._error,
         )
-        if self._shown is None:
-            self._shown = self._received
-        self._received = CompletionBuilder(lean=self._lean)
+        if self._shown_reply is None:
+            self._shown_reply = self._round_reply
+        self._round_reply = CompletionBuilder(lean=self._lean)
         return shown_chunks, result
 
     def whole(self, chunk: Chunk | None) -> RoundResult | None:
@@ -467,14 +468,16 @@ class Interceptor:
         """Return the one usage chunk, when the client asked for it and the upstream told any."""
         if usage is None or not self._include_usage:
             return []
-        return [encode({**self._last, **self._head.members, "choices": [], "usage": usage})]
+        return [encode({**self._usage_chunk, **self._head.members, "choices": [], "usage": usage})]
 
     def answer(self) -> Json:
         """Return the completion that the client has seen so far, without usage.
 
         What every choice and message has is there, if only null.
         """
-        shown_completion = (self._received if self._shown is None else self._shown).whole()
+        shown_completion = (
+            self._round_reply if self._shown_reply is None else self._shown_reply
+        ).whole()
         completion = {
             **{k: v for k, v in shown_completion.items() if k != "usage"},
             **self._head.members,

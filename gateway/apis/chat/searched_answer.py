@@ -16,13 +16,13 @@ from gateway.wire.chat import Json
 ANNOTATIONS = "annotations"
 
 
-def replace_search_options(composed: Composed, function: Json | None) -> Composed:
+def replace_search_options(composed_body: Composed, function: Json | None) -> Composed:
     """Return a composed request without the option, for a server that has no search.
 
     function: offered behind the other tools; None where it is among them, or is not offered.
     Citations of earlier answers stay here as well: such servers may not know them.
     """
-    body, sent_pieces, client, lasting = composed
+    body, sent_pieces, client, lasting = composed_body
     body = {name: value for name, value in body.items() if name != SEARCH_OPTIONS}
     body["messages"] = [_without_annotations(m) for m in body["messages"]]
     if function is not None:
@@ -45,20 +45,20 @@ class CitedTexts:
     shown: texts that were shown before, by choice, which cite nothing.
     """
 
-    def __init__(self, citations: SearchCitations, shown: Mapping[int, str]) -> None:
+    def __init__(self, citations: SearchCitations, shown_texts: Mapping[int, str]) -> None:
         self._citations = citations
-        self._read = {lane: len(text) for lane, text in shown.items()}
+        self._lengths_read = {lane: len(text) for lane, text in shown_texts.items()}
         self._annotations: dict[int, list[Json]] = {}
 
     def read_round(self, texts: Mapping[int, str]) -> None:
         """Read what a round added to the texts."""
         for lane, text in texts.items():
-            annotations = self._citations.cite_completion(text, self._read.get(lane, 0))
-            self._read[lane] = len(text)
+            annotations = self._citations.cite_completion(text, self._lengths_read.get(lane, 0))
+            self._lengths_read[lane] = len(text)
             if annotations:
                 self._annotations.setdefault(lane, []).extend(annotations)
 
     def take_deltas(self) -> dict[int, dict[str, Any]]:
         """Return a delta for each choice that cites something; a second time none."""
         annotations, self._annotations = self._annotations, {}
-        return {lane: {ANNOTATIONS: cited} for lane, cited in annotations.items()}
+        return {lane: {ANNOTATIONS: citations} for lane, citations in annotations.items()}

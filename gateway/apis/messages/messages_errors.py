@@ -39,7 +39,7 @@ def _message(error: GatewayError) -> str:
 
 def _object(content: bytes) -> Json:
     try:
-        decoded = msgspec.json.decode(content)
+        value = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return decoded if isinstance(decoded, dict) else {}
+    return value if isinstance(value, dict) else {}

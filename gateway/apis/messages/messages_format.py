@@ -151,9 +151,9 @@ class HiddenBlocks(HiddenParts):
         self.reply, self.by = result.reply, target
 
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
-        said = _resendable(result.reply["content"])
+        content = _resendable(result.reply["content"])
         self.last = [{"type": "text", "text": text}]
-        self.messages += [{"role": "assistant", "content": said}] if said else []
+        self.messages += [{"role": "assistant", "content": content}] if content else []
         self.messages.append({"role": "user", "content": self.last})
         self.reply, self.by = result.reply, by
 
@@ -215,10 +215,10 @@ def native_messages(body: Json) -> list[Any]:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise BadRequest("`messages` must be a non-empty list of messages.", param="messages")
-    for i, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise BadRequest(
-                f"`messages[{i}]` must be an object with a `role`.", param=f"messages[{i}]"
+                f"`messages[{index}]` must be an object with a `role`.", param=f"messages[{index}]"
             )
     return messages
 
@@ -265,7 +265,9 @@ def _shortened(client_messages: list[Json], placed_messages: Sequence[PlacedMess
         if _is_result(p) and str(p.message.get("tool_call_id")) in left_out_ids | stubs.keys():
             blocks = blocks_of(client_messages[p.start].get("content"))
             kept_blocks = [
-                {**b, "content": stubs[i]} if (i := _result_id(b)) is not None and i in stubs else b
+                {**b, "content": stubs[call_id]}
+                if (call_id := _result_id(b)) is not None and call_id in stubs
+                else b
                 for b in blocks
                 if _result_id(b) not in left_out_ids
             ]

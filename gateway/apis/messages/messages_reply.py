@@ -102,11 +102,11 @@ class MessagesMask(SearchingMask):
         super().__init__(owned, alias)
         self._hides_seals = hides_seals
         self._start: Json = {}  # the first round's message
-        self._opened: Json = {}  # this round's message
+        self._opening_message: Json = {}  # this round's message
         self._delta: Json | None = None  # all that its closing events tell
         self._closing: bytes = b""  # that event as it came, where it is the only one
         self._stop: bytes = b""
-        self._whole: Json | None = None
+        self._whole_message: Json | None = None
         self._usages: list[Json] = []
         self._has_begun = False
 
@@ -160,8 +160,8 @@ class MessagesMask(SearchingMask):
     def fold(self, kind: str, event: Json) -> None:
         if kind == OPEN:
             message = event.get("message")
-            self._opened = message if isinstance(message, dict) else {}
-            self._start = self._start or self._opened
+            self._opening_message = message if isinstance(message, dict) else {}
+            self._start = self._start or self._opening_message
         elif event["type"] == "message_delta":
             self._delta, self.ended = combine_closings(self._delta, event), True
         elif event["type"] == "message_stop":
@@ -201,8 +201,11 @@ class MessagesMask(SearchingMask):
 
     def show_opening(self, event: Json, event_bytes: bytes) -> bytes:
         self._has_begun = True
-        if self.alias is not None and self._opened.get("model") != self.alias:
-            event, event_bytes = {**event, "message": {**self._opened, "model": self.alias}}, b""
+        if self.alias is not None and self._opening_message.get("model") != self.alias:
+            event, event_bytes = (
+                {**event, "message": {**self._opening_message, "model": self.alias}},
+                b"",
+            )
         return event_bytes or event_of(event)
 
     def render(self, event: Json, event_bytes: bytes, place: int | None) -> bytes:
@@ -251,10 +254,10 @@ class MessagesMask(SearchingMask):
         blocks = [whole_blocks[part] for part in self._parts.by_index() if part in whole_blocks]
         delta = self._delta or {}
         ending = delta.get("delta")
-        usage = {**_dict(self._opened.get("usage")), **_present(delta.get("usage"))}
+        usage = {**_dict(self._opening_message.get("usage")), **_present(delta.get("usage"))}
         self._usages += [usage] if usage else []
         calls = [b for b in blocks if b.get("type") == "tool_use"]
-        reply = {**self._opened, **_dict(ending), "content": blocks, "usage": usage}
+        reply = {**self._opening_message, **_dict(ending), "content": blocks, "usage": usage}
         return RoundResult(
             reply,
             [c for c in calls if self.call_name(c) in self._owned],
@@ -267,7 +270,7 @@ class MessagesMask(SearchingMask):
         )
 
     def end_round(self) -> None:
-        self._opened = {}
+        self._opening_message = {}
         self._delta, self._closing, self._stop = None, b"", b""
 
     def run_out(self) -> None:
@@ -280,7 +283,7 @@ class MessagesMask(SearchingMask):
             closing_bytes
             and not self._hid
             and not self.rounds
-            and _is_complete(reported_usage, self._opened)
+            and _is_complete(reported_usage, self._opening_message)
         ):
             return closing_bytes + (self._stop or event_of({"type": "message_stop"}))
         ending = {**_dict(delta.get("delta"))}
@@ -306,7 +309,7 @@ class MessagesMask(SearchingMask):
 
     def merged(self) -> Json:
         delta = _dict((self._delta or {}).get("delta"))
-        message = {**self._start, **self._opened, **delta, "content": self.shown}
+        message = {**self._start, **self._opening_message, **delta, "content": self.shown}
         for member in ("id", "model"):
             if member in self._start:
                 message[member] = self._start[member]
@@ -345,9 +348,9 @@ class MessagesMask(SearchingMask):
 def text_message(model: Any, text: str, before: Json | None) -> Json:
     """Return a message with a text. before: the one before it in the turn, if there was one."""
     head = {"id": new_id("msg"), "type": "message", "role": "assistant", "model": model}
-    told = {**head, **(before or {}), "content": [{"type": "text", "text": text}]}
+    members = {**head, **(before or {}), "content": [{"type": "text", "text": text}]}
     usage = NO_USAGE if before is None else {}
-    return {**told, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
+    return {**members, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage}
 
 
 def combine_closings(previous_event: Json | None, event: Json) -> Json:
@@ -434,9 +437,9 @@ def _iterations(usage: Json) -> list[Json]:
     return [{"type": "message", **{k: v for k, v in usage.items() if k != "iterations"}}]
 
 
-def _is_complete(reported_usage: Json, opened: Json) -> bool:
+def _is_complete(reported_usage: Json, opening_message: Json) -> bool:
     """Tell whether a closing usage has every member that the opening had."""
-    opening_usage = _dict(opened.get("usage"))
+    opening_usage = _dict(opening_message.get("usage"))
     return all(m in reported_usage for m in INPUT if m in opening_usage)
 
 

@@ -147,10 +147,10 @@ class ResponsesFormat:
 
     def text_reply(self, body: Json, text: str, before: Json | None) -> Json:
         ident = new_id("").removeprefix("_")
-        told = before or {**response_head(body, ident, int(time.time())), "usage": NO_USAGE}
+        members = before or {**response_head(body, ident, int(time.time())), "usage": NO_USAGE}
         content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
         item = {"id": new_id("msg"), "type": "message", "status": "completed", "role": "assistant"}
-        return {**told, "status": "completed", "output": [{**item, "content": content}]}
+        return {**members, "status": "completed", "output": [{**item, "content": content}]}
 
     def calls(self, result: RoundResult) -> list[ToolCall]:
         return [_tool_call(c) for c in result.ours]

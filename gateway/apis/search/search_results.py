@@ -123,12 +123,12 @@ class SearchCitations:
         return [
             {
                 "type": "url_citation",
-                "start_index": mark.start(),
-                "end_index": mark.end(),
+                "start_index": match.start(),
+                "end_index": match.end(),
                 "url": hit.url,
                 "title": hit.title,
             }
-            for mark, _, hit in self._find(text)
+            for match, _, hit in self._find(text)
         ]
 
     def cite_completion(self, text: str, start: int = 0) -> list[Json]:
@@ -137,13 +137,13 @@ class SearchCitations:
             {
                 "type": "url_citation",
                 "url_citation": {
-                    "start_index": start + mark.start(),
-                    "end_index": start + mark.end(),
+                    "start_index": start + match.start(),
+                    "end_index": start + match.end(),
                     "url": hit.url,
                     "title": hit.title,
                 },
             }
-            for mark, _, hit in self._find(text[start:])
+            for match, _, hit in self._find(text[start:])
         ]
 
     def cite_message(self, text: str) -> list[Json]:
@@ -184,11 +184,11 @@ class SearchCitations:
         return {**block, "citations": citations} if citations else block
 
     def _find(self, text: str) -> Iterator[tuple[re.Match[str], str, ShownHit]]:
-        for count, mark in enumerate(MARK.finditer(text)):
+        for count, match in enumerate(MARK.finditer(text)):
             if count == MAX_MARKS:
                 return
-            if (cited_hit := self._hits.get(int(mark[1]))) is not None:
-                yield (mark, *cited_hit)
+            if (cited_hit := self._hits.get(int(match[1]))) is not None:
+                yield (match, *cited_hit)
 
 
 def searched_again(

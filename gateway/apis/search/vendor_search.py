@@ -108,15 +108,15 @@ def replace_vendor_search(
             for place, tool in enumerate(tools)
             if place == search.place or not _is_function(tool, name)
         ]
-    sent = {**body, "tools": tools}
+    sent_body = {**body, "tools": tools}
     if search.is_forced:
-        del sent["tool_choice"]
+        del sent_body["tool_choice"]
         if function is not None and is_first:
             kind = "tool" if search.form == MESSAGES else "function"
-            sent["tool_choice"] = {"type": kind, "name": function["name"]}
+            sent_body["tool_choice"] = {"type": kind, "name": function["name"]}
     if not tools:
-        del sent["tools"]
-    return sent
+        del sent_body["tools"]
+    return sent_body
 
 
 def _native_function(form: str, function: Mapping[str, Any]) -> Json:

@@ -27,7 +27,7 @@ class CarriedMembers:
     """
 
     def __init__(self) -> None:
-        self._pending: Json = {}
+        self._pending_members: Json = {}
         self._pending_calls: list[tuple[Any, Json]] = []
         self._sealed: list[SealedMembers] = []  # places are those in the whole message
 
@@ -35,7 +35,7 @@ class CarriedMembers:
         """Take what a delta says beside the message's words."""
         extra_members = {k: v for k, v in delta.items() if v not in NOTHING and BESIDE.search(k)}
         if extra_members:
-            merge(self._pending, extra_members)
+            merge(self._pending_members, extra_members)
 
     def take_call(self, call: Any, delta: Json) -> None:
         """Take what a delta says beside a call."""
@@ -50,7 +50,7 @@ class CarriedMembers:
     @property
     def is_pending(self) -> bool:
         """Whether anything came since it was last sealed."""
-        return bool(self._pending or self._pending_calls)
+        return bool(self._pending_members or self._pending_calls)
 
     def close(self, calls: Sequence[Any]) -> SealedMembers:
         """Return what came since the last time. calls: those that have begun, in their order.
@@ -71,8 +71,8 @@ class CarriedMembers:
         sealed_calls = [
             c._replace(members=plain_text(c.members)) for c in members_by_place.values()
         ]
-        sealed = SealedMembers(plain_text(self._pending), sealed_calls)
-        self._pending, self._pending_calls = {}, []
+        sealed = SealedMembers(plain_text(self._pending_members), sealed_calls)
+        self._pending_members, self._pending_calls = {}, []
         self._sealed.append(SealedMembers(sealed.members, [c.at(len(calls)) for c in sealed_calls]))
         return sealed
 

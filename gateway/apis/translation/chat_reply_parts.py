@@ -66,7 +66,7 @@ class ReplyWriter(ABC):
         self.on_over: Callable[[], None] | None = None
         self._streamed = StreamedCalls()
         self._calls: list[ReplyPart] = []  # the same calls, whether they have begun or not
-        self._current: ReplyPart | None = None  # the text, reasoning or refusal under way
+        self._current_part: ReplyPart | None = None  # the text, reasoning or refusal under way
 
     @abstractmethod
     def open(self, chunk: Json) -> Iterator[Json]:
@@ -146,11 +146,11 @@ class ReplyWriter(ABC):
             yield from self._end_all()
 
     def _add_text(self, kind: str, text: str) -> Iterator[Json]:
-        part = self._current
+        part = self._current_part
         if part is None or part.kind != kind:
             part = ReplyPart(kind)
             yield from self._begin(part)
-            self._current = part
+            self._current_part = part
         part.pieces.append(text)
         yield from self.grow(part, text)
 
@@ -205,9 +205,9 @@ class ReplyWriter(ABC):
 
     def _begin(self, part: ReplyPart) -> Iterator[Json]:
         """Begin a part; parts that are complete end before it. Raises MalformedReply."""
-        if self._current is not None:
-            yield from self._end(self._current)
-            self._current = None
+        if self._current_part is not None:
+            yield from self._end(self._current_part)
+            self._current_part = None
         for call in self._calls if part.kind == CALL else ():
             if call.index >= 0 and not call.done and _is_whole(call):
                 yield from self._end(call)
@@ -245,9 +245,9 @@ class ReplyWriter(ABC):
             yield from self._end(part)
 
     def _end_all(self) -> Iterator[Json]:
-        if self._current is not None:
-            yield from self._end(self._current)
-            self._current = None
+        if self._current_part is not None:
+            yield from self._end(self._current_part)
+            self._current_part = None
         for part in self._calls:
             yield from self._end_call(part)
         if self._calls:  # text that ends an answer stays its last part

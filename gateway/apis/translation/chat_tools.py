@@ -87,10 +87,10 @@ def custom_arguments(text: Any) -> str:
 def custom_input(arguments: str) -> str:
     """Return the free text in a function's arguments; arguments of any other form are the text."""
     try:
-        decoded = decode_foreign(arguments)
+        value = decode_foreign(arguments)
     except (msgspec.DecodeError, RecursionError):
         return arguments
-    text = decoded.get(INPUT) if isinstance(decoded, dict) else None
+    text = value.get(INPUT) if isinstance(value, dict) else None
     return text if isinstance(text, str) else arguments
 
 

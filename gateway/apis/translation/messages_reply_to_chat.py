@@ -67,7 +67,7 @@ class WholeAnswer:
     """
 
     def __init__(self, on_answer: Callable[[bytes], bytes], max_bytes: int) -> None:
-        self._told, self._most = on_answer, max_bytes
+        self._on_answer, self._max_bytes = on_answer, max_bytes
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -76,13 +76,13 @@ class WholeAnswer:
         return self._size
 
     def feed(self, data: bytes) -> bytes:
-        if self._size < self._most:
+        if self._size < self._max_bytes:
             self._parts.append(data)
             self._size += len(data)
         return b""
 
     def end(self) -> bytes:
-        return self._told(b"".join(self._parts))
+        return self._on_answer(b"".join(self._parts))
 
 
 class StreamedAnswer(StreamTranslator):
@@ -181,7 +181,7 @@ class Chunks:
     """One stream's events as chunks. over: nothing more is to come."""
 
     def __init__(self, created_at: int, thoughts: int, wants_usage: bool) -> None:
-        self._created, self._thoughts, self._wants_usage = created_at, thoughts, wants_usage
+        self._created_at, self._thoughts, self._wants_usage = created_at, thoughts, wants_usage
         self._head: Json = {}
         self._usage: Json = {}
         self._stop: Any = None
@@ -195,7 +195,7 @@ class Chunks:
         match event.get("type"):
             case "message_start":
                 message = _dict(event.get("message"))
-                self._head = {**_head(message, self._created), "object": "chat.completion.chunk"}
+                self._head = {**_head(message, self._created_at), "object": "chat.completion.chunk"}
                 self._usage = combine_usage({}, message.get("usage"))
                 return [self._chunk({"role": "assistant", "content": None})]
             case "content_block_start":

@@ -291,7 +291,7 @@ def _tools(body: Json) -> list[Json]:
     return [_tool(i, tool) for i, tool in enumerate(as_list(body.get("tools")))]
 
 
-def _tool(i: int, tool: Any) -> Json:
+def _tool(index: int, tool: Any) -> Json:
     kind = tool.get("type") if isinstance(tool, dict) else None
     function = tool.get("function") if kind == "function" else None
     if isinstance(function, dict) and isinstance(function.get("name"), str) and function["name"]:
@@ -315,9 +315,9 @@ def _tool(i: int, tool: Any) -> Json:
     ):
         return dict(tool)  # one of Anthropic's own
     raise BadRequest(
-        f"`tools[{i}]` is of type {str(kind)[:40]!r}; this provider takes functions with a "
+        f"`tools[{index}]` is of type {str(kind)[:40]!r}; this provider takes functions with a "
         "name, and its own tools.",
-        param=f"tools[{i}]",
+        param=f"tools[{index}]",
     )
 
 
@@ -349,8 +349,8 @@ def _may_mark(body: Json) -> bool:
     """Tell whether a cache mark is left, and ours would stand before no longer-lived one, which the
     API refuses.
     """
-    encoded = encode([body.get("tools"), body["messages"]])
+    body_text = encode([body.get("tools"), body["messages"]])
     return (
-        encoded.count(b'"cache_control":{') + bool(body.get("cache_control")) < MARKS
-        and b'"ttl":"1h"' not in encoded
+        body_text.count(b'"cache_control":{') + bool(body.get("cache_control")) < MARKS
+        and b'"ttl":"1h"' not in body_text
     )

@@ -109,11 +109,11 @@ class NativeMessages:
         # Those taken, and from which number on another of the same is looked for.
         self._ids: dict[str, int] = {}
         self._open: dict[str, str] = {}  # calls without a result so far: by our id the client's
-        self._asked: dict[str, deque[str]] = {}  # the same by the client's id
+        self._ids_by_client_id: dict[str, deque[str]] = {}  # the same by the client's id
         self._results: list[Json] = []
         self._after: list[Json] = []  # what was said between a call and its result
         # Assistant messages to come without thinking.
-        self._left = sum(m["role"] == "assistant" for m in messages) - thinkers
+        self._unkept_count = sum(m["role"] == "assistant" for m in messages) - thinkers
         self._mark = marked
         has_begun = False
         for i, message in enumerate(messages):
@@ -182,10 +182,10 @@ class NativeMessages:
             name, arguments = _call(call)
             client_id = str(call.get("id") or "") if isinstance(call, dict) else ""
             self._open[native_id := self._id(client_id)] = client_id
-            self._asked.setdefault(client_id, deque()).append(native_id)
+            self._ids_by_client_id.setdefault(client_id, deque()).append(native_id)
             blocks.append({"type": "tool_use", "id": native_id, "name": name, "input": arguments})
-        self._left -= 1
-        if self._left < 0 and (thoughts := _thoughts(message)):
+        self._unkept_count -= 1
+        if self._unkept_count < 0 and (thoughts := _thoughts(message)):
             blocks = merge_thoughts(blocks, thoughts)
             self.thoughtful = True
         self._turn("assistant", blocks)
@@ -205,7 +205,7 @@ class NativeMessages:
 
     def _result(self, message: Json, where: str) -> None:
         blocks = _blocks(message.get("content"), where)
-        open_ids = self._asked.get(str(message.get("tool_call_id") or ""))
+        open_ids = self._ids_by_client_id.get(str(message.get("tool_call_id") or ""))
         if open_ids:
             del self._open[native_id := open_ids.popleft()]
             self._results.append(
@@ -232,7 +232,7 @@ class NativeMessages:
             for native_id in self._open
         ]
         self._turn("user", [*self._results, *stubs, *self._after])
-        self._open, self._asked, self._results, self._after = {}, {}, [], []
+        self._open, self._ids_by_client_id, self._results, self._after = {}, {}, [], []
 
     def _trim(self) -> None:
         """The API refuses white space at the end of an assistant message that it is to go on
@@ -275,14 +275,14 @@ def _thoughts(message: Json) -> list[tuple[int, Json]]:
 
 def merge_thoughts(blocks: list[Json], thoughts: list[tuple[int, Json]]) -> list[Json]:
     """Put thoughts among blocks, each at its place where there are as many before it."""
-    merged: list[Json] = []
+    merged_blocks: list[Json] = []
     block_index = 0
     for place, thought_block in sorted(thoughts, key=itemgetter(0)):
-        gap = max(0, place - len(merged))
-        merged += blocks[block_index : block_index + gap]
-        merged.append(thought_block)
+        gap = max(0, place - len(merged_blocks))
+        merged_blocks += blocks[block_index : block_index + gap]
+        merged_blocks.append(thought_block)
         block_index += gap
-    return merged + blocks[block_index:]
+    return merged_blocks + blocks[block_index:]
 
 
 def _blocks(content: Any, where: str) -> list[Json]:

@@ -127,7 +127,7 @@ class Waiting:
 
     def __init__(self):
         self.go = asyncio.Event()
-        self.spill, self.db = self, self
+        self.recovery_log, self.db = self, self
         self.is_empty = True
 
     async def read(self, _):

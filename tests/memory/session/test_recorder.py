@@ -189,7 +189,7 @@ async def test_an_answer_that_the_store_does_not_take_is_spilled(rows):
 
 async def test_an_answer_that_no_file_takes_either_is_lost():
     turn, recorder, prompt = await begun()
-    turn.store.spill_file = FakeSpill(broken=True)
+    turn.store.recovery_log = FakeSpill(broken=True)
     await recorder.open(prompt)
     turn.services.db.faults = [late()]
     assert not await recorder.finish(prompt, TurnOutcome([ANSWER]))

@@ -140,7 +140,7 @@ async def test_a_client_that_leaves_while_its_round_is_written_makes_it_known_to
 
 async def test_the_versions_that_the_prompt_showed_stay_as_they_were(monkeypatch, ledger):
     def edits(conn, calls, context):
-        context.seen["human"] = 9
+        context.seen_versions["human"] = 9
         return {0: "Saved."}
 
     monkeypatch.setattr(tool_runner.tools, "run_edits", edits)

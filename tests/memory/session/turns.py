@@ -82,7 +82,7 @@ class FakeLines:
     def __init__(self):
         self.taken, self.kept, self.forgotten, self.place = [], [], 0, object()
 
-    def shelf(self, scope):
+    def entries_of(self, scope):
         return self.place
 
     def take(self, shelf, end):

@@ -177,7 +177,7 @@ def edit(
     """Apply `editor` to the block (None: absent; returning None deletes it), with a version row.
 
     Raises Conflict if the version is not the one that the source expects. An edit that changes
-    nothing writes nothing. shelf.scope_id must exist. Returns the block as it is now.
+    nothing writes nothing. block_set.scope_id must exist. Returns the block as it is now.
     """
     _branch_off(conn, block_set)
     row = _row(conn, block_set, label)

@@ -25,13 +25,13 @@ class GeneralBlocks(msgspec.Struct, frozen=True):
     defaults: Mapping[str, CoreBlock]
     write: bool = False
 
-    def shelf(self, conn: Connection) -> BlockSet:
+    def block_set(self, conn: Connection) -> BlockSet:
         """Return the blocks as they are stored."""
         return BlockSet(scopes.find(conn, self.scope), self.defaults)
 
     def read(self, conn: Connection) -> dict[str, CoreBlock]:
         """Return the blocks by label, read-only where they may not be edited."""
-        general_blocks = blocks.all_of(conn, self.shelf(conn))
+        general_blocks = blocks.all_of(conn, self.block_set(conn))
         if self.write:
             return general_blocks
         return {label: replace(block, read_only=True) for label, block in general_blocks.items()}

@@ -27,7 +27,7 @@ class ManagementActor:
         """What their writes keep others from."""
         return owner_lock(self.scope.tenant, self.scope.user)
 
-    def shelf(self, conn: Connection) -> BlockSet:
+    def block_set(self, conn: Connection) -> BlockSet:
         """Return the current blocks; only the operator's for a user without rows."""
         return BlockSet(scopes.find(conn, self.scope), self.defaults)
 

@@ -365,7 +365,7 @@ async def test_a_spilled_record_that_is_refused_is_set_aside_and_the_store_opens
     memory = Memory(Database(postgres_url, secret=stores.SECRET), Policy(), stores.SECRET, tmp_path)
     owner = ScopeOwner(Scope("t", "ada", "a", stores.SECRET), 0)
     for conversation in (1, 2, 3):
-        await memory.spill.keep(TurnRecord(owner, conversation, [], [], False))
+        await memory.recovery_log.keep(TurnRecord(owner, conversation, [], [], False))
 
     def replay(conn, r):
         name = {1: "long" * 99, 2: None, 3: "good"}[r.conversation]
@@ -378,7 +378,7 @@ async def test_a_spilled_record_that_is_refused_is_set_aside_and_the_store_opens
     finally:
         await memory.close()
     assert len((tmp_path / "spill.bad").read_bytes().splitlines()) == 2
-    assert not list(memory.spill.load())
+    assert not list(memory.recovery_log.load())
 
 
 async def test_another_secret_and_other_tables_are_refused_with_the_next_step(postgres_url):
