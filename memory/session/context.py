@@ -12,6 +12,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from memory.context.tokens import TokenCounter
+from memory.conversation.history import LIGHT_MESSAGES
 from memory.conversation.messages import DigestCache, Json
 from memory.conversation.openings import COMPARED_OPENINGS, TASK_OPENINGS, Opening, similar
 from memory.core.autonomy import Decision
@@ -238,6 +239,8 @@ def _turn_store(
     patience: StoreDeadline,
     identity: TurnIdentity,
 ) -> TurnStore:
+    # A request that is sent again has no new messages, and yet the rows of all of these.
+    unanswered = ask.messages.after.count - ask.messages.after.newest
     characters = 0
     for block in snapshot.blocks.values():
         characters += len(block.value)
@@ -247,7 +250,7 @@ def _turn_store(
         snapshot.owner,
         patience,
         owner_lock(ask.scope.tenant, ask.scope.user, identity.conversation.id),
-        heavy=ask.messages.heavy or characters > LIGHT,
+        heavy=ask.messages.heavy or characters > LIGHT or unanswered > LIGHT_MESSAGES,
     )
 
 
