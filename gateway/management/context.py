@@ -77,6 +77,7 @@ class ManagementRequest:
         self.memory: Memory = self.gateway.memory
         self.asked_tenant = tenant
         self.tenant = tenant or principal.tenant
+        self.must_be_empty = False  # its body, which is looked at once the caller may do it
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -95,10 +96,16 @@ class ManagementRequest:
         return VisibleScopes(None if everywhere else self.tenant, self.principal.only)
 
     async def read(self, work: Awaitable[T]) -> T:
-        """Await a result of the memory; errors become those of `translate_errors`."""
+        """Await a result of the memory; errors become those of `translate_errors`.
+
+        A route that takes no body refuses what one says first, once the caller may do what it does.
+        """
         try:
+            if self.must_be_empty:
+                self.must_be_empty = False
+                await sent_bodies.check_empty(await self.body())
             await self.check_store()
-        except StoreDown:
+        except GatewayError:
             if isinstance(work, Coroutine):
                 work.close()
             raise
@@ -205,8 +212,7 @@ async def caller(
     principal = gateway.keys.manager(dict(request.scope["headers"]))
     check_parameters(request)
     management_request = await open_request(request, principal, tenant)
-    if not sent_bodies.takes_body(request):
-        await sent_bodies.check_empty(await management_request.body())
+    management_request.must_be_empty = not sent_bodies.takes_body(request)
     return management_request
 
 
