@@ -49,7 +49,7 @@ test: .setup-test
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
 
 test-oldest: .oldest/.done
-	.oldest/bin/python -m pytest -o cache_dir=.oldest/cache -n $(WORKERS) $(ON_OLDEST) $(TESTS)
+	.oldest/bin/python -m pytest -o cache_dir=.oldest/cache --hypothesis-profile=again -n $(WORKERS) $(ON_OLDEST) $(TESTS)
 
 # Without what is about SQLite's own files, threads and costs: tests/postgres.args names it.
 test-postgres: .setup-test
