@@ -17,6 +17,7 @@ from collections.abc import Collection
 from functools import partial
 
 from memory.errors import StoreUnavailable
+from memory.search.lexicon import load_shared_lists
 from memory.stores.sql.engine.database import NO_TURNS, Database
 from memory.stores.sql.engine.write_lock import NOTHING
 from memory.stores.sql.index import message_index as rows
@@ -121,6 +122,8 @@ class Indexer:
         return indexed_count == max_messages
 
     async def _work_on(self) -> None:
+        # The first text that needs them would hold everybody up meanwhile.
+        await asyncio.to_thread(load_shared_lists)
         pause = GATHER
         while True:
             await self._some_waiting.wait()

@@ -42,6 +42,7 @@ SIMILAR = 0.6  # of the best language's words, from which another one may be mea
 MIN_LOOKED_UP, LISTED_SHARE, MARKER_SHARE = 8, 0.3, 0.2
 UNLISTED = ("",)  # in place of the languages of such a text
 CACHED_LISTINGS = 4096  # words whose lists are kept
+LISTING_PARTS, PART_SHIFT = 8, 61  # by the highest bits of a hash, which is a signed 64-bit number
 # Sums for all languages are added up at once, as one number: of how many words mark a language, and
 # of their points, which languages share that have the same word.
 MARK_BYTES, POINT_BITS, POINT = 4, 20, 2520
@@ -81,7 +82,7 @@ def _is_unlisted(words: Collection[str]) -> bool:
 def _listing_languages(word: str) -> int:
     """Return a number with a byte for each language in Latin letters: 1 if its list has a word."""
     hashes, languages = _listings()
-    code = hash(word) & _HASH
+    code = hash(word)
     i = bisect_left(hashes, code)
     return _spread_bits()[languages[i]] if i < len(hashes) and hashes[i] == code else 0
 
@@ -138,11 +139,10 @@ class RankedWords:
     __slots__ = ("_hashes", "_ranks")
 
     def __init__(self, words: Sequence[str]) -> None:
-        indexed_hashes = sorted(
-            {hash(word) & _HASH: i for i, word in reversed([*enumerate(words)])}.items()
-        )
-        self._hashes = array("Q", [code for code, _ in indexed_hashes])
-        self._ranks = array("H", [rank for _, rank in indexed_hashes])
+        last_to_first = range(len(words) - 1, -1, -1)
+        rank_by_hash = dict(zip(map(hash, reversed(words)), last_to_first, strict=True))
+        self._hashes = array("q", sorted(rank_by_hash))
+        self._ranks = array("H", map(rank_by_hash.__getitem__, self._hashes))
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -152,13 +152,27 @@ class RankedWords:
 
     def rank(self, word: str) -> int:
         """Return the place of a word, 0 for the commonest; `NO_RANK` for one that is not here."""
-        code = hash(word) & _HASH
+        code = hash(word)
         i = bisect_left(self._hashes, code)
         is_here = i < len(self._hashes) and self._hashes[i] == code
         return self._ranks[i] if is_here else NO_RANK
 
 
-_HASH, NO_RANK = (1 << 64) - 1, 0xFFFF
+NO_RANK = 0xFFFF
+
+
+def load_shared_lists() -> None:
+    """Load what texts in Latin letters need: 0.1 s of work, so for a thread.
+
+    Words that tell no language are looked up in all of their lists.
+    """
+    _listings()
+    _spread_bits()
+    _markers()
+    common_words("en")
+    for language in LATIN:
+        _words(language)
+        _common_stems(language)
 
 
 @cache
@@ -179,16 +193,16 @@ def _listings() -> tuple[array[int], array[int]]:
 
     One table for all lists: most words of a text in none of them are looked up once, not ten times.
     """
-    pairs = sorted(
-        [(hash(word) & _HASH, i) for i, language in enumerate(LATIN) for word in _read(language)]
-    )
-    hashes, languages = array("Q"), array("H")
-    for code, i in pairs:
-        if hashes and hashes[-1] == code:
-            languages[-1] |= 1 << i
-        else:
-            hashes.append(code)
-            languages.append(1 << i)
+    bits_by_hash: dict[int, int] = {}
+    for i, language in enumerate(LATIN):
+        for code in map(hash, _read(language)):
+            bits_by_hash[code] = bits_by_hash.get(code, 0) | 1 << i
+    hashes, languages = array("q"), array("H")
+    # A part at a time: one sort of all would hold Python's lock, and everybody up.
+    for part in range(-LISTING_PARTS // 2, LISTING_PARTS // 2):
+        codes = sorted([code for code in bits_by_hash if code >> PART_SHIFT == part])
+        hashes.extend(codes)
+        languages.extend(map(bits_by_hash.__getitem__, codes))
     return hashes, languages
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memory.search import lexicon
 from memory.search.lexicon import (
     FOLDER,
     LATIN,
@@ -138,3 +139,15 @@ def test_a_rank_is_the_place_in_the_list():
     assert "the" in words
     assert "cello" not in words
     assert "cello" not in RankedWords([])
+
+
+def test_no_text_in_latin_letters_waits_for_a_list_once_they_are_loaded(monkeypatch):
+    lexicon.load_shared_lists()
+    monkeypatch.setattr(lexicon, "_read", pytest.fail)
+
+    for words in (["zzxy"], ["ok", "merci", "tack"], ["the", "and", "allergy"]):
+        for language in guess_languages(words) or LATIN:
+            for word in words:
+                is_common(word, language)
+                is_usual(word, language)
+                is_function_word(word, language)
