@@ -23,9 +23,9 @@ if TYPE_CHECKING:
         PrefixInfo,
         SourceText,
         TextRange,
-        array_elements,
         conversation_key,
     )
+    from memory.conversation.json_spans import array_elements
     from memory.conversation.long_json import encode_in_parts
     from memory.conversation.matching import Repeat
     from memory.conversation.messages import is_system, keyed_hash, text_of
@@ -302,9 +302,9 @@ _HOMES = {
         "PrefixInfo",
         "SourceText",
         "TextRange",
-        "array_elements",
         "conversation_key",
     ),
+    "memory.conversation.json_spans": ("array_elements",),
     "memory.conversation.long_json": ("encode_in_parts",),
     "memory.conversation.matching": ("Repeat",),
     "memory.conversation.messages": ("is_system", "keyed_hash", "text_of"),

@@ -16,7 +16,8 @@ import msgspec
 
 from gateway.wire.lone_surrogates import encode_json
 from memory.context.window import NOTHING_LEFT_OUT, SummarizedGap
-from memory.conversation.history import Messages, Span
+from memory.conversation.history import Messages
+from memory.conversation.json_spans import Span
 
 Json = dict[str, Any]
 SYSTEM = ("system", "developer")

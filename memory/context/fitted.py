@@ -14,7 +14,8 @@ from memory.context.window import (
     SOFT,
     SummarizedGap,
 )
-from memory.conversation.history import Messages, PrefixInfo, Span
+from memory.conversation.history import Messages, PrefixInfo
+from memory.conversation.json_spans import Span
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import EMPTY, Json, is_system
 from memory.core.blocks import INSTRUCTION, CoreBlock

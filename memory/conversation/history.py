@@ -8,15 +8,13 @@ with the conversation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
 import msgspec
 
-from memory.conversation import json_strings
-from memory.conversation.json_strings import find_string_end, mask_escapes
+from memory.conversation.json_spans import BETWEEN, LONG_BYTES, Span, array_elements
 from memory.conversation.messages import (
     Json,
     canonical,
@@ -28,15 +26,10 @@ from memory.conversation.messages import (
 from memory.conversation.steps import end_step
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
-_split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode
 PIECES = 32  # joined beyond this number
-BETWEEN = b", \t\r\n"  # bytes between two messages
-_between = re.compile(rb"[, \t\r\n]*")
-LONG_BYTES = 1 << 20  # of messages, which take some 15 ms to decode and to find in their text
 LIGHT_MESSAGES = 256  # whose rows are written in 3 ms; 4,000 take 40
 STAYING = 16  # if more messages before a cut are kept, the history is decoded as a whole
-Span = tuple[int, int]  # start and end in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,59 +108,6 @@ class PrefixInfo(msgspec.Struct, eq=False):
 def conversation_key(message: Json) -> bytes:
     """Return what identifies a conversation by its first user message."""
     return hash_content(condense_media(message).get("content"))
-
-
-# JSON whose escapes are blanked out, up to the next bracket outside a string.
-_flat = re.compile(rb'[^"\[\]{}]*+(?:"[^"]*+"[^"\[\]{}]*+)*')
-
-
-def array_elements(text: bytes, array_start: int, end: int = 0) -> list[Span]:
-    """Return the spans of the objects in a JSON array.
-
-    The text must be valid JSON from `array_start`, among the elements, to the end of the array or
-    the text. end: of the last element, 0 if unknown.
-    """
-    if 0 < end - array_start <= LONG_BYTES:
-        return _spans_within(text, array_start, end)
-    spans: list[Span] = []
-    start = depth = 0
-    for place, bracket in _brackets(text, array_start):
-        if bracket in b"[{":
-            start, depth = place if depth == 0 else start, depth + 1
-            continue
-        depth -= 1
-        if depth < 0:
-            break
-        if depth == 0:
-            spans.append((start, place + 1))
-    return spans
-
-
-def _spans_within(text: bytes, start: int, end: int) -> list[Span]:
-    """Return the spans of the objects between two offsets: a tenth of the time of a scan."""
-    spans: list[Span] = []
-    start = _between.match(text, start).end()  # type: ignore[union-attr]
-    for element in _split_array(b"[%b]" % text[start:end].rstrip(BETWEEN)):
-        size = len(element)
-        spans.append((start, start + size))
-        start = _between.match(text, start + size).end()  # type: ignore[union-attr]
-    return spans
-
-
-def _brackets(text: bytes, start: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the place of each bracket outside the strings of a JSON text, and the bracket.
-
-    Scans in windows, so that other threads can run in between.
-    """
-    while start < len(text):
-        window = mask_escapes(text[start : start + json_strings.SCAN_WINDOW_BYTES])
-        place = _flat.match(window).end()  # type: ignore[union-attr]
-        while (bracket := window[place : place + 1]) and bracket != b'"':
-            yield start + place, bracket
-            place = _flat.match(window, place + 1).end()  # type: ignore[union-attr]
-        end_step()
-        # A quote is left where the window cuts its string.
-        start = find_string_end(text, start + place + 1) if bracket else start + len(window)
 
 
 class SourceText(msgspec.Struct):

@@ -25,7 +25,8 @@ from memory.context.fitted import (
 )
 from memory.context.tokens import PromptReport, TokenCounter, fewest, prompt_tokens_of
 from memory.context.window import LOW, SummarizedGap, budget, fit_blocks
-from memory.conversation.history import Messages, Span
+from memory.conversation.history import Messages
+from memory.conversation.json_spans import Span
 from memory.conversation.messages import Json, text_of
 from memory.core import tool_definitions
 from memory.core.blocks import CoreBlock

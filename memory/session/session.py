@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from memory.context.compaction import COMPACTION
 from memory.context.fitted import SentPrompt
 from memory.context.tokens import PromptReport
-from memory.conversation.history import Span
+from memory.conversation.json_spans import Span
 from memory.conversation.messages import Json
 from memory.session.composer import Composer, Prompt
 from memory.session.context import TurnContext

@@ -19,7 +19,7 @@ from gateway.wire.chat import decode
 from gateway.wire.chat_request import check_messages, check_model, parse
 from gateway.wire.lone_surrogates import encode_plain
 from gateway.wire.placement import encode_request, message_spans
-from memory.conversation import history, json_strings
+from memory.conversation import json_spans, json_strings
 from memory.conversation.history import Messages, TextRange
 from memory.conversation.matching import HashChain
 from memory.conversation.messages import DigestCache
@@ -266,10 +266,10 @@ def test_the_objects_of_an_array_are_found_whatever_the_window(found, window, as
     text = b"[" + b" , ".join(texts) + b"] "
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_strings, "SCAN_WINDOW_BYTES", window)
-        assert [text[a:b] for a, b in history.array_elements(text, 1)] == texts
+        assert [text[a:b] for a, b in json_spans.array_elements(text, 1)] == texts
 
 
-LONG = [{"role": "user", "content": "words " * (history.LONG_BYTES // 4)}]
+LONG = [{"role": "user", "content": "words " * (json_spans.LONG_BYTES // 4)}]
 TOLD = [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "and now?"}]
 
 

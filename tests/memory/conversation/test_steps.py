@@ -12,7 +12,7 @@ from gateway.wire.json_weight import is_readable
 from gateway.wire.long_strings import read_in_steps
 from memory.conversation import steps
 from memory.conversation.harness import Harness
-from memory.conversation.history import array_elements
+from memory.conversation.json_spans import array_elements
 from memory.conversation.json_strings import count_in_steps, find_string_end, holds
 from memory.conversation.long_json import encode_in_parts
 from memory.conversation.messages import condense_media
