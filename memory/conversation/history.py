@@ -14,6 +14,7 @@ from typing import overload
 
 import msgspec
 
+from memory.conversation.beginnings import MessageBeginnings
 from memory.conversation.json_spans import BETWEEN, LONG_BYTES, Span, array_elements
 from memory.conversation.messages import (
     Json,
@@ -58,7 +59,8 @@ class PrefixInfo(msgspec.Struct, eq=False):
     its user. links: key of the scope that last asked, with the start link and the link of these
     messages; scopes seldom share texts. behind: link of what was said before, if only the end of a
     stored history was read; empty for nothing. mark: of the newest cut, None for no cut. checked:
-    whoever read their text found nothing in it that has to be looked for again.
+    whoever read their text found nothing in it that has to be looked for again. beginnings: of
+    those that were sent when a recall first asked, and of all that followed.
     """
 
     count: int = 0
@@ -72,6 +74,7 @@ class PrefixInfo(msgspec.Struct, eq=False):
     behind: bytes = b""
     mark: CompactionMark | None = None
     checked: bool = False
+    beginnings: MessageBeginnings | None = None
 
     def extend(self, new_messages: Sequence[Json]) -> PrefixInfo:
         """Return what is known once these messages follow."""
@@ -86,6 +89,8 @@ class PrefixInfo(msgspec.Struct, eq=False):
             self.first,
         )
         extended.behind, extended.mark = self.behind, self.mark
+        if self.beginnings is not None:
+            extended.beginnings = self.beginnings.extend(new_messages)
         for i, message in enumerate(new_messages, self.count):
             role = message.get("role")
             if role == "assistant":

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from memory.context.tokens import TokenCounter
+from memory.conversation.beginnings import MAX_INSPECTED_CHARACTERS, shown_beginning
 from memory.conversation.harness import SHIPPED_HARNESS, Harness
-from memory.conversation.messages import Json, collapse_whitespace
+from memory.conversation.messages import Json
 from memory.conversation.thoughts import spoken_text, without_thoughts
 from memory.core.blocks import escape
 from memory.core.layers import OWN
@@ -34,11 +35,6 @@ from memory.stores.sql.rows.messages import SearchQuery
 ITEMS = 5
 TOKENS, WINDOW_SHARE = 600, 0.05  # of all items, and of a small context window
 MAX_QUERY_CHARACTERS = 2000
-# Of an item, and of the text that it is taken from.
-MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
-    1000,
-    8000,
-)
 FIRST_WORD_CHARACTERS = 64  # of a text, among which its first word is looked for
 PROBED_CHARACTERS = 120  # of a text, whose words are looked for in a body
 MAX_KEPT_CHARACTERS = 600  # of a message of which it is kept whether it tells something
@@ -162,7 +158,7 @@ class Beginnings:
 
     def __contains__(self, beginning: object) -> bool:
         texts = self._texts.get(_first_word(str(beginning)), ())
-        return any(_shown_beginning(text) == beginning for text in texts)
+        return any(shown_beginning(text) == beginning for text in texts)
 
 
 class BodyBeginnings:
@@ -190,11 +186,6 @@ def _first_word(text: str) -> str:
     """Return the first word of a text, as far as it is short and stands near the beginning."""
     words = text[:FIRST_WORD_CHARACTERS].split(None, 1)
     return words[0][: FIRST_WORD_CHARACTERS // 4] if words else ""
-
-
-def _shown_beginning(text: str) -> str:
-    """Return the part of a text that is shown, and by which it is recognised."""
-    return collapse_whitespace(text[:MAX_INSPECTED_CHARACTERS])[:MAX_SHOWN_CHARACTERS]
 
 
 def _key(hit: Hit) -> int:
@@ -244,8 +235,8 @@ def render_recall(
     for hit in hits:
         if already_there.has_shown(hit):
             continue
-        whole_beginning = _shown_beginning(_spoken(hit))
-        words = _shown_beginning(_without_ours(hit, tag))
+        whole_beginning = shown_beginning(_spoken(hit))
+        words = shown_beginning(_without_ours(hit, tag))
         if not words or words in lines or already_there.holds(hit, words):
             continue
         if words != whole_beginning and whole_beginning in already_there.beginnings:

@@ -9,12 +9,13 @@ from functools import partial
 
 from memory.context import epoch as epochs
 from memory.context.tokens import TokenCounter
-from memory.conversation.messages import Json, text_of
+from memory.conversation.beginnings import MAX_KEPT_MESSAGES, MessageBeginnings
+from memory.conversation.history import LIGHT_MESSAGES
+from memory.conversation.messages import text_of
 from memory.errors import StoreUnavailable
 from memory.retrieval.auto_recall import (
     MAX_QUERY_CHARACTERS,
     AlreadyThere,
-    Beginnings,
     BodyBeginnings,
     Recall,
     ShownAs,
@@ -85,20 +86,37 @@ class TurnRecall:
 
     async def _sent_texts(self, planned: epochs.PlacementPlan) -> Container[str]:
         """Return the texts that the request sends already."""
-        turn = self._turn
-        # To be certain, the messages of the request are decoded and looked at.
-        read_messages = partial(self._held_messages, planned)
-        if turn.snapshot.prepended_count or not turn.ask.body:
-            return Beginnings(read_messages())
-        if turn.ask.size <= LIGHT:
-            return BodyBeginnings(turn.ask.body, read_messages)
-        return await asyncio.to_thread(lambda: Beginnings(read_messages()))
+        turn, messages = self._turn, self._turn.snapshot.turn.messages
+        is_whole = planned.epoch.cut is None and not turn.snapshot.prepended_count
+        if is_whole and turn.ask.body and turn.ask.size <= LIGHT:
+            return BodyBeginnings(turn.ask.body, lambda: messages)
+        # What a cut leaves of a history is sent turn after turn, and so is a long one.
+        start, stays = self._sent_range(planned)
+        known_beginnings = messages.after.beginnings
+        if known_beginnings is not None:
+            beginnings = known_beginnings.sent(start, stays)
+            if beginnings is not None:
+                return beginnings
+        read_beginnings = partial(self._read_beginnings, start, stays)
+        if turn.ask.size <= LIGHT and len(messages) <= LIGHT_MESSAGES:
+            known_beginnings = read_beginnings()
+        else:
+            known_beginnings = await asyncio.to_thread(read_beginnings)
+        if len(messages) <= MAX_KEPT_MESSAGES:
+            messages.after.beginnings = known_beginnings
+        return known_beginnings.sent(start, stays) or ()
 
-    def _held_messages(self, planned: epochs.PlacementPlan) -> Sequence[Json]:
-        """Return the messages that the request sends, without those before the epoch's cut."""
-        history = self._turn.snapshot.turn
-        messages, bookmark = history.messages, history.mark
+    def _sent_range(self, planned: epochs.PlacementPlan) -> tuple[int, Sequence[int]]:
+        """Return from where on the messages are sent, and which are sent of those before."""
+        bookmark = self._turn.snapshot.turn.mark
         if bookmark is None or bookmark.link != planned.epoch.cut:
-            return messages
-        history.enter()
-        return [messages[i] for i in [*bookmark.stays, *range(bookmark.index, len(messages))]]
+            return 0, ()
+        return bookmark.index, list(bookmark.stays)
+
+    def _read_beginnings(self, start: int, stays: Sequence[int]) -> MessageBeginnings:
+        history = self._turn.snapshot.turn
+        if start:
+            history.enter()
+        messages = history.messages
+        stays_by_index = {i: messages[i] for i in stays}
+        return MessageBeginnings.read(start, messages[start:], stays_by_index)
