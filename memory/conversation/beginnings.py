@@ -61,7 +61,7 @@ class MessageBeginnings(msgspec.Struct, frozen=True, eq=False):
         hashes = self.hashes + _hash_beginnings(new_messages)
         return MessageBeginnings(self.start, hashes, self.stays)
 
-    def sent(self, index: int, stays: Iterable[int]) -> SentBeginnings | None:
+    def select(self, index: int, stays: Iterable[int]) -> SentBeginnings | None:
         """Return those of the messages from an index on, and of some before it.
 
         None if not all of them are known.

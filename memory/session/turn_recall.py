@@ -94,7 +94,7 @@ class TurnRecall:
         start, stays = self._sent_range(planned)
         known_beginnings = messages.after.beginnings
         if known_beginnings is not None:
-            beginnings = known_beginnings.sent(start, stays)
+            beginnings = known_beginnings.select(start, stays)
             if beginnings is not None:
                 return beginnings
         read_beginnings = partial(self._read_beginnings, start, stays)
@@ -104,7 +104,7 @@ class TurnRecall:
             known_beginnings = await asyncio.to_thread(read_beginnings)
         if len(messages) <= MAX_KEPT_MESSAGES:
             messages.after.beginnings = known_beginnings
-        return known_beginnings.sent(start, stays) or ()
+        return known_beginnings.select(start, stays) or ()
 
     def _sent_range(self, planned: epochs.PlacementPlan) -> tuple[int, Sequence[int]]:
         """Return from where on the messages are sent, and which are sent of those before."""

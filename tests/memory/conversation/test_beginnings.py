@@ -34,7 +34,7 @@ def test_what_is_kept_tells_what_the_messages_tell(messages, data):
 
     kept = prefix.extend(messages[read_to:]).beginnings
     cut = data.draw(st.integers(start, len(messages)))
-    sent = kept.sent(cut, stays)
+    sent = kept.select(cut, stays)
 
     shown = {
         shown_beginning(spoken_text(messages[i])) for i in [*stays, *range(cut, len(messages))]
@@ -46,9 +46,9 @@ def test_what_is_kept_tells_what_the_messages_tell(messages, data):
 def test_what_was_not_read_is_not_known():
     kept = MessageBeginnings.read(2, [{"role": "user", "content": "tea"}], {})
 
-    assert kept.sent(1, []) is None
-    assert kept.sent(2, [0]) is None
-    assert kept.sent(3, [2]) is not None
+    assert kept.select(1, []) is None
+    assert kept.select(2, [0]) is None
+    assert kept.select(3, [2]) is not None
 
 
 def test_a_history_of_very_many_messages_is_read_each_time(monkeypatch):
