@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, select, update
@@ -17,7 +19,7 @@ from memory.search.dedup import find_duplicates, search_terms, words
 from memory.search.query import passages_of
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sqlite import fts
-from memory.stores.sql.engine.statements import execute
+from memory.stores.sql.engine.statements import execute, in_clause, select_in_batches
 from memory.stores.sql.index import vectors
 from memory.stores.sql.index.index_changes import IndexChange, note_change
 from memory.stores.sql.rows import passages as passage_rows
@@ -27,12 +29,18 @@ from memory.stores.sql.rows.messages import SearchQuery
 p, v = t.passages.c, t.block_versions.c
 MAX_OUTDATED = 100  # facts that recall knows to be no longer true
 MAX_NEIGHBOUR_CHARACTERS = 2000  # of a text whose neighbours are looked for
-SELECT_CANDIDATES = select(p.id, p.content).where(
-    p.id.in_(bindparam("keys", expanding=True)),
-    p.scope_id == bindparam("scope"),
-    p.node == bindparam("node"),
-    p.deleted_at.is_(None),
-)
+
+
+@cache
+def _select_candidates(count: int) -> Any:
+    """Return the statement that reads so many passages, if they may be duplicates."""
+    return select(t.passages).where(
+        in_clause(p.id, count),
+        p.scope_id == bindparam("scope"),
+        p.node == bindparam("node"),
+        p.deleted_at.is_(None),
+    )
+
 
 SET_ASIDE = (
     select(p.content)
@@ -58,25 +66,12 @@ def near_duplicates(
     conn: Connection, scope_id: int, text: str, node: int = 0
 ) -> list[dict[str, Any]]:
     """Return passages with nearly the same words, newest first. node: see `NewPassage`."""
-    candidate_rows = conn.execute(
-        SELECT_CANDIDATES,
-        {
-            "keys": fts.candidates_sharing_words(conn, scope_id, search_terms(text)),
-            "scope": scope_id,
-            "node": node,
-        },
-    ).all()
-    keys = [
-        candidate_rows[i].id for i in find_duplicates(text, [r.content for r in candidate_rows])
-    ]
-    return (
-        [
-            passage_rows.to_hit(r)
-            for r in conn.execute(select(t.passages).where(p.id.in_(keys)).order_by(p.id.desc()))
-        ]
-        if keys
-        else []
-    )
+    keys = fts.candidates_sharing_words(conn, scope_id, search_terms(text))
+    values = {"scope": scope_id, "node": node}
+    candidate_rows = list(select_in_batches(conn, _select_candidates, values, keys))
+    candidate_rows.sort(key=attrgetter("id"), reverse=True)
+    duplicates = find_duplicates(text, [row.content for row in candidate_rows])
+    return [passage_rows.to_hit(candidate_rows[i]) for i in sorted(duplicates)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Row, bindparam, delete, func, insert, literal, select, text
+from sqlalchemy import Connection, Row, bindparam, delete, func, literal, select
 
 from memory.conversation.messages import collapse_whitespace, keyed_hash
 from memory.errors import BadArguments
@@ -21,7 +21,7 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.engine.sqlite import fts
 from memory.stores.sql.engine.sqlite.fts import TEXT, IndexScope, SearchDocument
-from memory.stores.sql.engine.statements import execute, rows_of_keys
+from memory.stores.sql.engine.statements import add_row, execute, rows_of_keys
 from memory.stores.sql.index import vectors
 from memory.stores.sql.rows.jobs import enqueue
 from memory.stores.sql.rows.messages import BOUNDS, FoundRows, SearchQuery, ancestors, search_index
@@ -34,10 +34,21 @@ Passage = dict[str, Any]
 # moment
 TOGETHER = 0.0
 
-BEFORE = text(
-    "SELECT content, created_at FROM passages WHERE scope_id = :scope AND node = :node AND id "
-    "< :key AND deleted_at IS NULL ORDER BY id DESC LIMIT 1"
+BEFORE = (
+    select(p.content, p.created_at)
+    .where(
+        p.scope_id == bindparam("scope"),
+        p.node == bindparam("node"),
+        p.id < bindparam("before"),
+        p.deleted_at.is_(None),
+    )
+    .order_by(p.id.desc())
+    .limit(1)
 )
+EXACT = select(t.passages).where(
+    p.scope_id == bindparam("scope"), p.digest == bindparam("words"), p.deleted_at.is_(None)
+)
+BY_KEY = select(t.passages).where(p.id == bindparam("which"))
 
 _SAME_NODE_SQL = (
     "SELECT n.id FROM passages n WHERE n.scope_id = p.scope_id AND n.node = p.node AND "
@@ -116,11 +127,7 @@ def add(
     stored_hits, made_count = [], 0
     for content in passages_of(new_passage.content):
         digest = _digest(content, new_passage.node)
-        existing_row = conn.execute(
-            select(t.passages).where(
-                p.scope_id == scope_id, p.digest == digest, p.deleted_at.is_(None)
-            )
-        ).first()
+        existing_row = execute(conn, EXACT, {"scope": scope_id, "words": digest}).first()
         if existing_row is None:
             row = {"id": new_key(), "scope_id": scope_id, "content": content, "digest": digest}
             existing_row = _insert(conn, new_passage, {**row, "created_at": now})
@@ -133,10 +140,8 @@ def add(
 
 def find_exact(conn: Connection, scope_id: int, content: str) -> str | None:
     """Return the id of the passage of a named user that reads so, case and white space aside."""
-    is_same_text = (
-        (p.scope_id == scope_id) & (p.digest == _digest(content, 0)) & p.deleted_at.is_(None)
-    )
-    return conn.execute(select(p.public_id).where(is_same_text)).scalar()
+    row = execute(conn, EXACT, {"scope": scope_id, "words": _digest(content, 0)}).first()
+    return None if row is None else row.public_id
 
 
 def _digest(content: str, node: int) -> bytes:
@@ -148,27 +153,28 @@ def _digest(content: str, node: int) -> bytes:
 def _insert(conn: Connection, new_passage: NewPassage, row: dict[str, Any]) -> Row[Any]:
     """Store one passage with its search document."""
     key, scope_id, content, now = (row[n] for n in ("id", "scope_id", "content", "created_at"))
-    conn.execute(
-        insert(t.passages).values(
-            **row,
-            public_id=new_id("passage"),
-            node=new_passage.node,
-            tags=encode(list(new_passage.tags)).decode(),
-            type=new_passage.type,
-            importance=new_passage.importance,
-            actor=new_passage.actor,
-            source=new_passage.source,
-            quote=new_passage.quote,
-            speaker=new_passage.speaker,
-            written_by=new_passage.written_by,
-        )
+    add_row(
+        conn,
+        t.passages,
+        **row,
+        public_id=new_id("passage"),
+        node=new_passage.node,
+        tags=encode(list(new_passage.tags)).decode(),
+        type=new_passage.type,
+        importance=new_passage.importance,
+        actor=new_passage.actor,
+        source=new_passage.source,
+        quote=new_passage.quote,
+        speaker=new_passage.speaker,
+        written_by=new_passage.written_by,
     )
     words_before = _before(conn, PassagePlace(scope_id, new_passage.node, key), now)
     document = SearchDocument(
         scope_id, content, _labels(content, new_passage.tags), words_before, now
     )
     fts.put_document(conn, "passages_fts", key, document)
-    return conn.execute(select(t.passages).where(p.id == key)).one()
+    stored_row: Row[Any] = execute(conn, BY_KEY, {"which": key}).one()
+    return stored_row
 
 
 def to_hit(row: Row[Any]) -> dict[str, Any]:
@@ -307,7 +313,7 @@ def _labels(content: str, tags: Sequence[str]) -> str:
 def _before(conn: Connection, place: PassagePlace, created_at: float) -> str:
     """Return the words of the passage stored right before, of the same text or moment."""
     scope, node, key = place
-    row = conn.execute(BEFORE, {"scope": scope, "node": node, "key": key}).first()
+    row = execute(conn, BEFORE, {"scope": scope, "node": node, "before": key}).first()
     return str(row.content) if row and abs(row.created_at - created_at) <= TOGETHER else ""
 
 
