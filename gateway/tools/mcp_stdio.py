@@ -20,16 +20,19 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from gateway.config.mcp_tools import McpToolSettings
+from gateway.http.json_thread import run_by_weight
+from gateway.tools.mcp_messages import MESSAGE_BYTES, AnswerStore, lighten_message
 
 log = logging.getLogger("mnemogate")
-MESSAGE_BYTES = 8 << 20
 LOGGED_BYTES = 500  # of a line that a server writes on its standard error
 END_SECONDS = 2.0  # for a server to end by itself, and then after it was told to
 GROUP_SECONDS = 1.0  # for what it started
 
 
 @contextlib.asynccontextmanager
-async def run_server(entry: str, settings: McpToolSettings) -> AsyncIterator[Any]:
+async def run_server(
+    entry: str, settings: McpToolSettings, answers: AnswerStore
+) -> AsyncIterator[Any]:
     """Start a server; yield the streams of its messages. Raises OSError."""
     process = await asyncio.create_subprocess_exec(
         settings.command,
@@ -48,7 +51,7 @@ async def run_server(entry: str, settings: McpToolSettings) -> AsyncIterator[Any
     assert process.stdout is not None  # noqa: S101
     assert process.stderr is not None  # noqa: S101
     tasks = [
-        asyncio.create_task(_read(process.stdout, incoming, entry)),
+        asyncio.create_task(_read(process.stdout, incoming, entry, answers)),
         asyncio.create_task(_write(process.stdin, outgoing, incoming)),
         asyncio.create_task(_log(process.stderr, entry)),
     ]
@@ -69,7 +72,9 @@ async def run_server(entry: str, settings: McpToolSettings) -> AsyncIterator[Any
                 stream.close()
 
 
-async def _read(stdout: asyncio.StreamReader, incoming: Any, entry: str) -> None:
+async def _read(
+    stdout: asyncio.StreamReader, incoming: Any, entry: str, answers: AnswerStore
+) -> None:
     """Pass on what the server says, a message a line, until it ends or says too much at once."""
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with incoming:
@@ -81,8 +86,9 @@ async def _read(stdout: asyncio.StreamReader, incoming: Any, entry: str) -> None
                     return
                 if not line:
                     return
+                text = await run_by_weight(line, lighten_message, line, answers)
                 try:
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
                 except ValueError as e:
                     await incoming.send(e)
                 else:
