@@ -67,7 +67,7 @@ def lighten_message(text: bytes, answers: AnswerStore) -> bytes:
     try:
         message = decode_message(text)
     except UnreadableMessage as e:
-        return _refuse(text, str(e))
+        return refuse_answer(text, str(e))
     if not isinstance(message, dict):
         return text[:EDGE_BYTES]
     result = message.get("result")
@@ -114,7 +114,7 @@ def _mend_escapes(match: re.Match[str]) -> str:
     return PAIR_OR_HALF.sub(lambda half: half[1] or "\\ufffd", match[0])
 
 
-def _refuse(text: bytes, why: str) -> bytes:
+def refuse_answer(text: bytes, why: str) -> bytes:
     """Return the error that answers the call of an unreadable answer, if that names its call."""
     edges = text[:EDGE_BYTES] + b"\n" + text[-EDGE_BYTES:]
     match = ID.search(edges)
@@ -158,7 +158,8 @@ def _lighten_list(result: Json) -> Json:
 
 
 def _lighten_result(result: Json) -> Json:
-    light_result: Json = {"content": [], "isError": result.get("isError") is True}
+    # The package asks for the list of tools anew, to check a result that is no error.
+    light_result: Json = {"content": [], "isError": True}
     if "resultType" in result:
         light_result["resultType"] = result["resultType"]
     return light_result

@@ -21,7 +21,13 @@ from mcp.shared.message import SessionMessage
 
 from gateway.config.mcp_tools import McpToolSettings
 from gateway.http.json_thread import run_by_weight
-from gateway.tools.mcp_messages import MESSAGE_BYTES, AnswerStore, lighten_message
+from gateway.tools.mcp_messages import (
+    EDGE_BYTES,
+    MESSAGE_BYTES,
+    AnswerStore,
+    lighten_message,
+    refuse_answer,
+)
 
 log = logging.getLogger("mnemogate")
 LOGGED_BYTES = 500  # of a line that a server writes on its standard error
@@ -75,17 +81,10 @@ async def run_server(
 async def _read(
     stdout: asyncio.StreamReader, incoming: Any, entry: str, answers: AnswerStore
 ) -> None:
-    """Pass on what the server says, a message a line, until it ends or says too much at once."""
+    """Pass on what the server says, a message a line, until it ends."""
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with incoming:
-            while True:
-                try:
-                    line = await stdout.readline()
-                except ValueError:  # the limit
-                    log.warning("tools.%s: a message of more than %d bytes", entry, MESSAGE_BYTES)
-                    return
-                if not line:
-                    return
+            while line := await _read_line(stdout, entry):
                 text = await run_by_weight(line, lighten_message, line, answers)
                 try:
                     message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
@@ -93,6 +92,28 @@ async def _read(
                     await incoming.send(e)
                 else:
                     await incoming.send(SessionMessage(message))
+
+
+async def _read_line(stdout: asyncio.StreamReader, entry: str) -> bytes:
+    """Return the next message, nothing at the end. One that is too long becomes an error."""
+    try:
+        return await stdout.readuntil(b"\n")
+    except asyncio.IncompleteReadError as e:
+        return e.partial
+    except asyncio.LimitOverrunError:
+        log.warning("tools.%s: a message of more than %d bytes", entry, MESSAGE_BYTES)
+    # The call that it answers is named at its beginning or at its end.
+    head, tail = await stdout.read(EDGE_BYTES), b""
+    while not tail.endswith(b"\n"):
+        try:
+            part = await stdout.readuntil(b"\n")
+        except asyncio.LimitOverrunError as e:
+            part = await stdout.read(max(1, e.consumed))
+        except asyncio.IncompleteReadError:
+            return b""
+        tail = (tail + part)[-EDGE_BYTES:]
+    why = f"the server's answer has more than {MESSAGE_BYTES >> 20} MiB"
+    return refuse_answer(head + tail, why)
 
 
 async def _write(stdin: asyncio.StreamWriter, outgoing: Any, incoming: Any) -> None:

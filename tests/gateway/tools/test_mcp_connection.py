@@ -32,7 +32,7 @@ class OddServer(RawServer):
     def __init__(self, listed=None, answer=None):
         super().__init__(self._answer)
         self.listed, self.second = listed, answer
-        self.sessions = self.calls = self.runs = 0
+        self.sessions = self.calls = self.runs = self.lists = 0
 
     async def _answer(self, seen, wire):
         if seen.method != "POST":
@@ -45,6 +45,7 @@ class OddServer(RawServer):
             header = f"mcp-session-id: s{self.sessions}"
             return await wire.json({"jsonrpc": "2.0", "id": ident, "result": HELLO}, 200, header)
         if method == "tools/list":
+            self.lists += 1
             listed, self.listed = self.listed or {"tools": [TOOL]}, None
             return await self.give(wire, ident, listed)
         if method != "tools/call":
@@ -255,3 +256,14 @@ async def test_t_m1_one_odd_definition_does_not_cost_the_others(tmp_path):
             texts = [(await made.run(tool, {}, ANN)).text for _ in range(2)]
             assert texts[0] == "fine"
             assert texts[1].startswith('{"x":"aaaa')
+
+
+async def test_t_m1_a_call_costs_one_request_also_on_a_connection_of_its_own(tmp_path):
+    server = OddServer()
+    options = {"session": "user", "user_header": "x-user"}
+    async with database(tmp_path) as pins, server:
+        url = f"http://127.0.0.1:{server.port}/mcp"
+        async with kind(pins, "odd", url=url, **options) as made:
+            await until(lambda: made.list_tools("t"))
+            assert [await call(made) for _ in range(3)] == ["fine"] * 3
+            assert (server.calls, server.lists, server.sessions) == (3, 1, 2)
