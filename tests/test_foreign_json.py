@@ -34,6 +34,7 @@ PLACES = {
     "memory.conversation.history": "spans of a body that was weighed",
     "memory.export_format": "one line, whose values are counted before",
     "memory.jobs.fact_answer": "an answer of at most 40,000 characters",
+    "gateway.tools.mcp_messages": "a message of at most 8 MiB, whose values are counted before",
     "gateway.tools.tenant_tools": OWN_ROWS,
     "gateway.tools.bubblewrap_child": "a process of its own, which serves one run",
     # Short by another limit.

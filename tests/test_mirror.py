@@ -175,7 +175,7 @@ COVERED = {
     "e2e/test_mcp_tools": "gateway.management.tool_entries gateway.management.tool_list",
     "gateway/tools/test_mcp_tool": """
         gateway.config.mcp_tools gateway.storage.tool_pins gateway.tools.mcp_client
-        gateway.tools.mcp_results gateway.tools.mcp_stdio
+        gateway.tools.mcp_results
     """,
     "e2e/test_teams": """
         gateway.management.layer_access gateway.management.layer_passages

@@ -13,6 +13,7 @@ from gateway.errors import (
     UpstreamRefused,
     kind_of,
 )
+from gateway.letta.ids import with_letta_ids
 from gateway.wire.chat import encode, object_or_empty
 
 STAYS = (b"x-should-retry", b"false")  # the client tries these again otherwise
@@ -78,8 +79,9 @@ def error_body(error: GatewayError, request: str) -> bytes:
 
 def describe_error(error: GatewayError) -> tuple[str, dict[str, Any]]:
     """Return the sentence of an error, and its members."""
+    own_message = with_letta_ids(error.message)
     own_members = {
-        "message": error.message,
+        "message": own_message,
         "type": error.type,
         "param": error.param,
         "code": error.code,
@@ -89,7 +91,7 @@ def describe_error(error: GatewayError) -> tuple[str, dict[str, Any]]:
     elif isinstance(error, UpstreamFailed):
         upstream_body = {"error": error.error}
     else:
-        return error.message, own_members
+        return own_message, own_members
     upstream_error = upstream_body.get("error")
     if not isinstance(upstream_error, dict):
         text = (

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 UUID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})")
 DIGITS = re.compile(r"[0-9a-f]{32}")
+OWN_ID = re.compile(r"\b(agent|block|message|passage|tool)_([0-9a-f]{32})\b")
 
 
 def letta_id(kind: str, digits: str) -> str:
@@ -20,6 +21,11 @@ def digits_of(kind: str, name: str) -> str | None:
     """Return the 32 hex digits of an id; None for what is no id of this kind."""
     match = UUID.fullmatch(name[len(kind) + 1 :]) if name.startswith(f"{kind}-") else None
     return "".join(match.groups()) if match else None
+
+
+def with_letta_ids(text: str) -> str:
+    """Return a sentence of ours with the ids in it as the client has them."""
+    return OWN_ID.sub(lambda match: letta_id(match[1], match[2]), text)
 
 
 def new_agent_name() -> str:

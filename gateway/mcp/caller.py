@@ -56,6 +56,19 @@ async def check_tenant(gateway: GatewayState, principal: Principal) -> None:
         raise NotNamed("No upstream has accepted this key yet, so nothing is kept for it.")
 
 
+def check_naming(gateway: GatewayState, scope: Any, principal: Principal) -> None:
+    """Check what a request names, also one that needs no memory, such as the handshake.
+
+    Raises NotNamed for a user whom the key may not name, BadRequest.
+    """
+    headers = _with_agent(headers_of(scope), scope.get("query_string", b""))
+    mode_at_most(headers, principal)
+    try:
+        gateway.names.user(principal, headers, _path_user(scope["path"]), {})
+    except Forbidden as e:
+        raise NotNamed(e.message, code=e.code) from e
+
+
 async def caller_of(
     gateway: GatewayState, scope: Any, principal: Principal, request: RpcRequest
 ) -> DoorCaller:

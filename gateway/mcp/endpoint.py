@@ -30,7 +30,7 @@ from gateway.http.asgi import (
 from gateway.http.request_body import read_body
 from gateway.limits.limiter import KeyQuota
 from gateway.mcp import greeting, methods
-from gateway.mcp.caller import caller_of, check_tenant, principal_of
+from gateway.mcp.caller import caller_of, check_naming, check_tenant, principal_of
 from gateway.mcp.errors import INVALID_REQUEST, RpcError, error_body
 from gateway.mcp.protocol import MAX_BYTES, RpcRequest, read_request, unknown_method, write_result
 from gateway.state import GatewayState, headers_of, request_id
@@ -87,7 +87,9 @@ async def _answer_request(
 ) -> None:
     out = _headers_out(scope)
     result = greeting.greet(request)
-    if result is None:
+    if result is not None:
+        check_naming(gateway, scope, principal)
+    else:
         if request.method not in methods.KNOWN:
             raise unknown_method(request)
         answer, limit_headers = await _look(gateway, scope, principal, request)

@@ -32,6 +32,7 @@ RESERVED_HEADERS = frozenset(
     accept-encoding proxy-authorization proxy-connection keep-alive
     """.split()  # noqa: SIM905
 )
+PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 BODY_HEADERS = ("content-type",)
 
 
@@ -207,7 +208,7 @@ async def _read_answer(
                 raise MalformedResponse(parser.fault)
         else:
             parser.feed(data)
-        if parser.status and unpack is None and _is_packed(parser):
+        if parser.status and unpack is None and _is_packed(parser, url.host):
             unpack = Decompressor(members=64)
         while packed_part := parser.take():
             for part in unpack.pieces(packed_part) if unpack is not None else (packed_part,):
@@ -223,12 +224,21 @@ async def _read_answer(
     return GuardedAnswer(parser.status, headers, bytes(body[:max_bytes]), url.text, is_cut=is_cut)
 
 
-def _is_packed(parser: ResponseParser) -> bool:
-    return any(
-        name.lower() == b"content-encoding"
-        and value.strip().lower() in (b"gzip", b"x-gzip", b"deflate")
+def _is_packed(parser: ResponseParser, host: str) -> bool:
+    """Tell whether a body is packed. Raises RequestFailed for a way that was not asked for."""
+    encodings = [
+        encoding
         for name, value in parser.headers
-    )
+        if name.lower() == b"content-encoding"
+        for encoding in value.decode("latin-1").lower().replace(",", " ").split()
+        if encoding != "identity"
+    ]
+    if len(encodings) > 1 or not PACKED.issuperset(encodings):
+        raise RequestFailed(
+            f"{host} packed its answer in a way that was not asked for "
+            f"({', '.join(encodings)[:80]})."
+        )
+    return bool(encodings)
 
 
 def _redirected(request: GuardedRequest, status: int, *, same_host: bool) -> GuardedRequest:

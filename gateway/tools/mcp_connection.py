@@ -18,12 +18,15 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from gateway.tools.mcp_definitions import (
     MAX_PAGES,
     MAX_TOOLS,
     PAGES_BYTES,
     TooManyDefinitions,
 )
+from gateway.tools.mcp_messages import AnswerStore, is_named
 
 log = logging.getLogger("mnemogate")
 FAILURES, WITHIN_SECONDS, CLOSED_SECONDS = 3, 30.0, 30.0
@@ -37,10 +40,11 @@ class SessionState:
 
     expiry_message: the message that stands for 404, which no server knows: nothing of that request
     was done, and a new session is to be opened. is_refused: 400 was said, as by servers that know
-    no such session either.
+    no such session either. answers: what the server listed and answered.
     """
 
     def __init__(self) -> None:
+        self.answers = AnswerStore()
         self.expiry_message = f"the session has ended ({secrets.token_hex(8)})"
         self.is_refused = False
 
@@ -75,8 +79,8 @@ class McpConnection:
         self.used_at = time.monotonic()
         self.call_count = 0
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Call a tool; return the package's result. Raises ServerUnreachable, ServerRefused."""
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a tool; return its result. Raises ServerUnreachable, ServerRefused."""
         self.call_count += 1
         try:
             try:
@@ -87,24 +91,29 @@ class McpConnection:
             self.call_count -= 1
             self.used_at = time.monotonic()
 
-    async def _call(self, name: str, arguments: Mapping[str, Any]) -> Any:
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         client = await self._connect()
+        answers = self._session.answers
         call = partial(client.call_tool, name, dict(arguments))
-        return await self._ask(call, self._owner)
+        result = await self._ask(call, self._owner)
+        return _take(answers, result)
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """Return the definitions of all tools. Raises ServerUnreachable, TooManyDefinitions."""
         client = await self._connect()
+        answers = self._session.answers
         tools: list[dict[str, Any]] = []
         cursor: str | None = None
         size = 0
         for _ in range(MAX_PAGES):
             page = await self._ask(partial(client.list_tools, cursor=cursor), self._owner)
-            tools += [
-                tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
-                for tool in page.tools
-            ]
-            size += len(page.model_dump_json())
+            definitions = _take(answers, page)["tools"]
+            named_tools = list(filter(is_named, definitions))
+            tools += named_tools
+            if len(named_tools) < len(definitions):
+                nameless = len(definitions) - len(named_tools)
+                log.warning("an MCP server lists %d tools without a name", nameless)
+            size += len(msgspec.json.encode(definitions))
             if len(tools) > MAX_TOOLS or size > PAGES_BYTES:
                 raise TooManyDefinitions(
                     f"it lists more than {MAX_TOOLS} tools, or {PAGES_BYTES} bytes on its pages"
@@ -141,7 +150,7 @@ class McpConnection:
             error: Exception = SessionExpired("it knows the session no longer") if is_expired else e
         except (OSError, EOFError) as e:
             error = e
-        except ValueError as e:  # of the package's models
+        except (ValueError, RuntimeError) as e:  # of the package's models
             raise ServerRefused(f"what the server answered is not MCP ({type(e).__name__})") from e
         if self._owner is owner:
             if not isinstance(error, SessionExpired):
@@ -208,6 +217,14 @@ class McpConnection:
         if len(self._failures) == FAILURES and now - self._failures[0] <= WITHIN_SECONDS:
             self._closed_until = now + CLOSED_SECONDS
             self._failures.clear()
+
+
+def _take(answers: AnswerStore, message: Any) -> dict[str, Any]:
+    """Return what the server answered. message: what the package was given in its place."""
+    answer = answers.take(message.meta)
+    if answer is None:
+        raise ServerRefused("what the server answered is not MCP")
+    return answer
 
 
 def _first_cause(error: BaseException) -> str:

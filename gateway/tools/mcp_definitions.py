@@ -61,8 +61,17 @@ def read_tool(definition: Mapping[str, Any]) -> ListedTool:
 def why_refused(definition: Json) -> str:
     """Return why a tool is not offered whatever anybody accepts; empty for one that may be."""
     schema = definition.get("inputSchema")
-    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+    # A root without a type is shown as an object, unless it says that it is something else.
+    if (
+        not isinstance(schema, dict)
+        or schema.get("type", "object") != "object"
+        or ("type" not in schema and isinstance(schema.get("$ref"), str))
+    ):
         return "the root of its schema is no object"
+    if not isinstance(schema.get("properties", {}), dict):
+        return "the properties of its schema are no object"
+    if not _is_name_list(schema.get("required", [])):
+        return "what its schema requires is no list of names"
     if len(_sorted.encode(schema)) > SCHEMA_BYTES:
         return f"its schema is larger than {SCHEMA_BYTES} bytes"
     queue: list[tuple[Any, int]] = [(schema, 1)]
@@ -77,6 +86,10 @@ def why_refused(definition: Json) -> str:
         elif isinstance(value, list):
             queue += [(x, depth + 1) for x in value if isinstance(x, dict | list)]
     return ""
+
+
+def _is_name_list(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _leads_outside(reference: object) -> bool:

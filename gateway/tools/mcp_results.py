@@ -3,60 +3,76 @@
 from __future__ import annotations
 
 import binascii
-from typing import Any
 
 import msgspec
 
 from gateway.tools.kind import ToolImage, ToolOutput
+from gateway.wire.chat import Json
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 IMAGE_BYTES = 4 << 20
 CAUSE_CHARACTERS = 300
+NOT_MCP = "Error: what the server answered is not MCP (content is no list of items)"
 SAID_NOTHING = "the tool failed, and its server says nothing more"
 
 
-def read_result(result: Any, origin: str) -> ToolOutput:
-    """Return a result. result: a `CallToolResult` of the package."""
+def read_result(result: Json, origin: str) -> ToolOutput:
+    """Return a result. result: of `tools/call`, as the server gave it."""
     texts: list[str] = []
     images: list[ToolImage] = []
+    content = result.get("content", [])
+    if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
+        return ToolOutput(NOT_MCP, "error", origin=origin)
     has_text = False
-    for item in result.content:
-        kind = item.type
-        if kind == "text":
-            has_text = True
-            texts.append(item.text)
-        elif kind == "image":
-            _add_image(item, images, texts)
-        elif kind == "resource_link":
-            texts.append(f"{item.name} <{item.uri}>")
-        elif kind == "resource" and getattr(item.resource, "text", None) is not None:
-            has_text = True
-            texts.append(item.resource.text)
-        elif kind == "resource":
-            blob = getattr(item.resource, "blob", "")
-            texts.append(_left_out(item.resource.mime_type, blob, "left out"))
-        else:
-            data, media = getattr(item, "data", ""), getattr(item, "mime_type", None)
-            texts.append(_left_out(media, data, "left out"))
-    structured = result.structured_content
+    for item in content:
+        has_text |= _read_item(item, texts, images)
+    structured = result.get("structuredContent")
     if structured is not None and not has_text:
         texts.insert(0, msgspec.json.encode(structured).decode())
     text = "\n".join(texts)
-    if result.is_error:
+    if result.get("isError") is True:
         cause = text[:CAUSE_CHARACTERS] if text.strip() else SAID_NOTHING
         return ToolOutput(f"Error: {cause}", "error", origin=origin)
     return ToolOutput(text, images=tuple(images), origin=origin)
 
 
-def _add_image(item: Any, images: list[ToolImage], texts: list[str]) -> None:
-    size = _byte_count(item.data)
-    if item.mime_type in IMAGES and size <= IMAGE_BYTES and _is_base64(item.data):
-        images.append(ToolImage(item.mime_type, item.data, size))
+def _read_item(item: Json, texts: list[str], images: list[ToolImage]) -> bool:
+    """Add an item of a result; tell whether it is text."""
+    kind, media = item.get("type"), _word(item, "mimeType")
+    resource = item.get("resource")
+    embedded = resource if isinstance(resource, dict) else {}
+    if kind == "text":
+        texts.append(_word(item, "text"))
+        return True
+    if kind == "resource" and isinstance(embedded.get("text"), str):
+        texts.append(embedded["text"])
+        return True
+    if kind == "image":
+        _add_image(media, _word(item, "data"), images, texts)
+    elif kind == "resource_link":
+        texts.append(f"{_word(item, 'name')} <{_word(item, 'uri')}>")
+    elif kind == "resource":
+        blob = _word(embedded, "blob")
+        texts.append(_left_out(_word(embedded, "mimeType"), blob, "left out"))
     else:
-        texts.append(_left_out(item.mime_type, item.data, "not shown"))
+        texts.append(_left_out(media, _word(item, "data"), "left out"))
+    return False
 
 
-def _left_out(media: str | None, data: str, why: str) -> str:
+def _word(item: Json, name: str) -> str:
+    value = item.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _add_image(media: str, data: str, images: list[ToolImage], texts: list[str]) -> None:
+    size = _byte_count(data)
+    if media in IMAGES and size <= IMAGE_BYTES and _is_base64(data):
+        images.append(ToolImage(media, data, size))
+    else:
+        texts.append(_left_out(media, data, "not shown"))
+
+
+def _left_out(media: str, data: str, why: str) -> str:
     size = _byte_count(data)
     size_text = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{max(1, size >> 10)} KiB"
     return f"[{media or 'application/octet-stream'}, {size_text}, {why}]"

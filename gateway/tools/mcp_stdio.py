@@ -20,16 +20,25 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from gateway.config.mcp_tools import McpToolSettings
+from gateway.http.json_thread import run_by_weight
+from gateway.tools.mcp_messages import (
+    EDGE_BYTES,
+    MESSAGE_BYTES,
+    AnswerStore,
+    lighten_message,
+    refuse_answer,
+)
 
 log = logging.getLogger("mnemogate")
-MESSAGE_BYTES = 8 << 20
 LOGGED_BYTES = 500  # of a line that a server writes on its standard error
 END_SECONDS = 2.0  # for a server to end by itself, and then after it was told to
 GROUP_SECONDS = 1.0  # for what it started
 
 
 @contextlib.asynccontextmanager
-async def run_server(entry: str, settings: McpToolSettings) -> AsyncIterator[Any]:
+async def run_server(
+    entry: str, settings: McpToolSettings, answers: AnswerStore
+) -> AsyncIterator[Any]:
     """Start a server; yield the streams of its messages. Raises OSError."""
     process = await asyncio.create_subprocess_exec(
         settings.command,
@@ -48,7 +57,7 @@ async def run_server(entry: str, settings: McpToolSettings) -> AsyncIterator[Any
     assert process.stdout is not None  # noqa: S101
     assert process.stderr is not None  # noqa: S101
     tasks = [
-        asyncio.create_task(_read(process.stdout, incoming, entry)),
+        asyncio.create_task(_read(process.stdout, incoming, entry, answers)),
         asyncio.create_task(_write(process.stdin, outgoing, incoming)),
         asyncio.create_task(_log(process.stderr, entry)),
     ]
@@ -69,24 +78,42 @@ async def run_server(entry: str, settings: McpToolSettings) -> AsyncIterator[Any
                 stream.close()
 
 
-async def _read(stdout: asyncio.StreamReader, incoming: Any, entry: str) -> None:
-    """Pass on what the server says, a message a line, until it ends or says too much at once."""
+async def _read(
+    stdout: asyncio.StreamReader, incoming: Any, entry: str, answers: AnswerStore
+) -> None:
+    """Pass on what the server says, a message a line, until it ends."""
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async with incoming:
-            while True:
+            while line := await _read_line(stdout, entry):
+                text = await run_by_weight(line, lighten_message, line, answers)
                 try:
-                    line = await stdout.readline()
-                except ValueError:  # the limit
-                    log.warning("tools.%s: a message of more than %d bytes", entry, MESSAGE_BYTES)
-                    return
-                if not line:
-                    return
-                try:
-                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    message = types.jsonrpc_message_adapter.validate_json(text, by_name=False)
                 except ValueError as e:
                     await incoming.send(e)
                 else:
                     await incoming.send(SessionMessage(message))
+
+
+async def _read_line(stdout: asyncio.StreamReader, entry: str) -> bytes:
+    """Return the next message, nothing at the end. One that is too long becomes an error."""
+    try:
+        return await stdout.readuntil(b"\n")
+    except asyncio.IncompleteReadError as e:
+        return e.partial
+    except asyncio.LimitOverrunError:
+        log.warning("tools.%s: a message of more than %d bytes", entry, MESSAGE_BYTES)
+    # The call that it answers is named at its beginning or at its end.
+    head, tail = await stdout.read(EDGE_BYTES), b""
+    while not tail.endswith(b"\n"):
+        try:
+            part = await stdout.readuntil(b"\n")
+        except asyncio.LimitOverrunError as e:
+            part = await stdout.read(max(1, e.consumed))
+        except asyncio.IncompleteReadError:
+            return b""
+        tail = (tail + part)[-EDGE_BYTES:]
+    why = f"the server's answer has more than {MESSAGE_BYTES >> 20} MiB"
+    return refuse_answer(head + tail, why)
 
 
 async def _write(stdin: asyncio.StreamWriter, outgoing: Any, incoming: Any) -> None:

@@ -162,7 +162,7 @@ class McpTool:
             self.name_of(name),
             self.name,
             self._description_of(name, definition),
-            visible_schema(schema) if isinstance(schema, dict) else {},
+            {"type": "object", **visible_schema(schema)} if isinstance(schema, dict) else {},
             self._effect_of(name),
             self.settings.idempotent,
             self.settings.pinned,

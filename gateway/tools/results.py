@@ -42,6 +42,13 @@ def clean_text(text: str) -> str:
     return CONTROL.sub("", text) if CONTROL.search(text) else text
 
 
+def clean_edges(text: str, limit: int) -> str:
+    """Return a text whose parts that are kept or shown are clean. limit: characters shown."""
+    if len(text) <= KEPT_BYTES + limit:
+        return clean_text(text)
+    return clean_text(text[:KEPT_BYTES]) + text[KEPT_BYTES:-limit] + clean_text(text[-limit:])
+
+
 class Showing(msgspec.Struct, frozen=True):
     """How results of a tool are shown.
 
@@ -56,7 +63,7 @@ class Showing(msgspec.Struct, frozen=True):
 
 def show_output(name: str, output: ToolOutput, how: Showing, room: ImageRoom) -> ShownResult:
     """Return what is shown of an output. room: what is left of the turn's pictures."""
-    text = clean_text(output.text)
+    text = clean_edges(output.text, how.limit)
     if output.status == "error" and not text.startswith(ERROR):
         text = ERROR + text
     shown_text, ident = cut_text(text, how.limit, is_kept=how.is_kept)
@@ -90,12 +97,8 @@ def cut_text(text: str, limit: int, *, is_kept: bool) -> tuple[str, str]:
 
 def bounded_bytes(text: str) -> str:
     """Return as much of a text as is kept."""
-    encoded_text = text.encode()
-    return (
-        text
-        if len(encoded_text) <= KEPT_BYTES
-        else encoded_text[:KEPT_BYTES].decode("utf-8", "ignore")
-    )
+    encoded_text = clean_text(text[:KEPT_BYTES]).encode()
+    return encoded_text[:KEPT_BYTES].decode("utf-8", "ignore")
 
 
 def open_result(ident: str, content: str, offset: int, query: str) -> str:

@@ -146,7 +146,11 @@ class UrlGuard:
 
     def follow(self, url: CheckedUrl, location: str) -> CheckedUrl:
         """Return where a redirect leads. Raises UrlRefused."""
-        return self.check(urljoin(url.text, location))
+        try:
+            target = urljoin(url.text, location)
+        except ValueError:
+            raise UrlRefused(f"{url.host} redirects to what is no URL.") from None
+        return self.check(target)
 
     async def find_addresses(self, url: CheckedUrl) -> list[Address]:
         """Return the addresses to connect to, every one of them checked. Raises UrlRefused."""

@@ -13,8 +13,11 @@ TITLE_CHARACTERS = 300
 SNIFFED_BYTES = 2048
 TAG = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,30}")
 ENDS_OR_QUOTES = re.compile(r"[>\"']")
+# Of HTML, and of XML.
 META_CHARSET = re.compile(
-    rb"<meta[^>]{0,200}?charset\s{0,9}=\s{0,9}[\"']?([A-Za-z0-9_-]{1,40})", re.I
+    rb"<(?:meta[^>]{0,200}?charset|\?xml[^>]{0,200}?encoding)\s{0,9}=\s{0,9}"
+    rb"[\"']?([A-Za-z0-9_-]{1,40})",
+    re.I,
 )
 CHARSET = re.compile(r"charset\s{0,9}=\s{0,9}[\"']?([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
 BLANKS = re.compile(r"[ \t\r\f\v\xa0]+")

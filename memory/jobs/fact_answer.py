@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from memory.conversation.messages import collapse_whitespace
 
 MAX_FACTS, MAX_FACT_CHARACTERS, MAX_QUOTE_CHARACTERS = 24, 400, 600
 MAX_ANSWER_CHARACTERS = 40_000
+MAX_DROPS = 500  # operations of an answer that are told of
 MAX_BEGINNINGS = 200  # of objects and lists that are tried in an answer
 Operation = Literal["add", "update", "supersede"]
 OPERATIONS: dict[str, Operation] = {
@@ -42,6 +43,23 @@ OPERATIONS: dict[str, Operation] = {
 REMOVALS = frozenset({"delete", "remove", "forget"})
 TYPES = frozenset({"identity", "preference", "fact", "context", "trivial"})
 LISTS = ("operations", "facts", "memories", "items")
+# What models call the members of an operation, where they do not use the names of the prompt.
+MEMBERS = {
+    "operation": "op",
+    "action": "op",
+    "event": "op",
+    "fact": "text",
+    "content": "text",
+    "memory": "text",
+    "statement": "text",
+    "new_text": "text",
+    "evidence": "quote",
+    "source_quote": "quote",
+    "citation": "quote",
+    "fact_id": "id",
+    "memory_id": "id",
+    "number": "id",
+}
 _begin = re.compile(r"[{\[]")
 _trailing_comma = re.compile(r",(\s*[}\]])")
 _number = re.compile(r"\d{1,6}")
@@ -61,10 +79,14 @@ class ProposedFact(msgspec.Struct):
 
 
 class FactAnswer(NamedTuple):
-    """What an answer proposes. malformed: what of it cannot be used, clipped."""
+    """What an answer proposes.
+
+    malformed: what of it cannot be used, clipped. excess: what is more than is kept of one answer.
+    """
 
     facts: list[ProposedFact]
     malformed: list[str]
+    excess: Sequence[str] = ()
 
 
 def read_answer(answer: str) -> FactAnswer | None:
@@ -83,7 +105,8 @@ def read_answer(answer: str) -> FactAnswer | None:
             facts.append(fact)
         elif item not in ({}, None, ""):
             malformed.append(_excerpt(item))
-    return FactAnswer(facts, malformed)
+    excess = [_excerpt(item) for item in items[MAX_FACTS:MAX_DROPS]]
+    return FactAnswer(facts, malformed, excess)
 
 
 def _find_items(answer: str) -> list[Any] | None:
@@ -141,19 +164,35 @@ def _items_of(value: Any) -> list[Any] | None:
             return [items]
         if isinstance(items, list):
             return items
-    return None
+    # A list of another name is told by what it holds.
+    return next((items for items in value.values() if _lists_operations(items)), None)
+
+
+def _lists_operations(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and _is_operation(item) for item in value)
+    )
 
 
 def _is_operation(value: dict[str, Any]) -> bool:
-    names = {str(name).strip().lower() for name in value}
+    names = _name_members(value).keys()
     return "quote" in names and not names.isdisjoint({"op", "text"})
+
+
+def _name_members(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of an operation by the names of the prompt, which come first."""
+    written = {str(name).strip().lower(): value for name, value in item.items()}
+    renamed = {MEMBERS[name]: value for name, value in written.items() if name in MEMBERS}
+    return renamed | written
 
 
 def _read_item(item: Any) -> ProposedFact | None:
     """Return one operation, with defaults for what is missing or cannot be understood."""
     if not isinstance(item, dict):
         return None
-    members = {str(name).strip().lower(): value for name, value in item.items()}
+    members = _name_members(item)
     name = _text(members.get("op")).strip().lower()
     quote = collapse_whitespace(_text(members.get("quote")))
     text = "" if name in REMOVALS else collapse_whitespace(_text(members.get("text")))

@@ -53,8 +53,9 @@ class FactWriter:
     def keep(self, conn: Connection, answer: FactAnswer) -> None:
         """Store what is supported by the user's words, and mark the turns as read."""
         record = self._new_record()
-        record.proposed = len(answer.facts) + len(answer.malformed)
+        record.proposed = len(answer.facts) + len(answer.malformed) + len(answer.excess)
         record.drops += [Drop("fact", "malformed", self._masked(x)) for x in answer.malformed]
+        record.drops += [Drop("fact", "budget", self._masked(x)) for x in answer.excess]
         user_lines = self._batch.user_said
         texts = fold_texts([s.content for s in user_lines])
         for fact in answer.facts:

@@ -835,7 +835,10 @@ async def test_a_l7_an_edit_through_one_agent_is_in_the_prompt_of_the_other(data
 
         path = f"agents/{two['id']}/core-memory/blocks"
         assert (await letta.patch(f"{path}/detach/{board['id']}"))["blocks"] == []
-        check_error(await letta.ask("PATCH", f"{path}/detach/{board['id']}", 404), "not_found")
+        again = await letta.ask("PATCH", f"{path}/detach/{board['id']}", 404)
+        check_error(again, "not_found")
+        # Sentences name things as the client knows them.
+        assert board["id"] in again.json()["detail"]
         assert "Plan" not in json.dumps(await system_of(letta, up, two))
         assert "Plan: tea." in await system_of(letta, up, one)
         assert [a["id"] for a in await letta.get(f"blocks/{board['id']}/agents")] == [one["id"]]

@@ -443,8 +443,13 @@ async def test_r_m3_who_may_not_is_told_how_to_ask(data):
             got = await Door(found.live, key=key).ask("tools/list")
             assert (got.status_code, got.json()["error"]["code"]) == (401, -32001)
             assert got.headers["www-authenticate"] == 'Bearer realm="mnemogate"'
-        got = await Door(found.live, "/u/bob/mcp", f"{SECRET}1").ask("tools/list")
-        assert (got.status_code, got.json()["error"]["code"]) == (403, -32001)
+        # The handshake says so as well, so that a wrong setting is seen at once.
+        for method in ("initialize", "ping", "tools/list"):
+            got = await Door(found.live, "/u/bob/mcp", f"{SECRET}1").ask(method)
+            assert (got.status_code, got.json()["error"]["code"]) == (403, -32001)
+            for path, headers in (("/mcp?agnet=x", {}), ("/mcp", {"x-memory": "banana"})):
+                got = await Door(found.live, path, **headers).ask(method)
+                assert (got.status_code, got.json()["error"]["code"]) == (400, -32600)
         got = await Door(found.live, "/u/ann/mcp", f"{SECRET}1").ask("tools/list")
         assert got.status_code == 200
         for method in ("GET", "DELETE", "PUT"):

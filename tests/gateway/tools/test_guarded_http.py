@@ -151,6 +151,15 @@ async def test_a_broken_answer_is_an_error_in_words(raw):
             await client.send(GuardedRequest(f"http://127.0.0.1:{server.port}/"), LIMITS)
 
 
+@pytest.mark.parametrize("encoding", [b"br", b"zstd", b"gzip, gzip", b"x"])
+async def test_an_answer_packed_in_another_way_is_no_text(encoding):
+    raw = b"HTTP/1.1 200 X\r\nContent-Encoding: " + encoding + b"\r\nContent-Length: 3\r\n\r\nabc"
+    async with CountingListener(lambda head: raw) as server:
+        client = client_of(f"127.0.0.1:{server.port}")
+        with pytest.raises(RequestFailed, match="not asked for"):
+            await client.send(GuardedRequest(f"http://127.0.0.1:{server.port}/"), LIMITS)
+
+
 async def test_a_silent_server_a_closed_port_and_a_bad_header_are_errors_in_words():
     async with CountingListener() as server:
         port = server.port

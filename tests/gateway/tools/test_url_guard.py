@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import random
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -160,17 +161,21 @@ def test_a_redirect_is_checked_anew():
     guard = UrlGuard(UrlRules())
     start = guard.check("https://example.com/a/b?c")
     assert guard.follow(start, "../d").text == "https://example.com/d"
-    for location in ("http://127.0.0.1/", "//10.0.0.1/", "file:///etc/passwd", "\\\\127.0.0.1"):
+    private = ("http://127.0.0.1/", "//10.0.0.1/", "file:///etc/passwd", "\\\\127.0.0.1")
+    for location in (*private, "http://[::1"):
         with pytest.raises(UrlRefused):
             guard.follow(start, location)
 
 
-@given(st.text(max_size=40))
+@given(st.text(max_size=40) | st.text("[]:/@?#%.a1", max_size=20))
 def test_any_text_is_checked_or_refused(text):
     guard = UrlGuard(UrlRules())
-    for url in (text, f"http://{text}/", f"https://example.com/{text}"):
+    start = guard.check("https://example.com/a")
+    redirects = (lambda: guard.follow(start, text), lambda: guard.follow(start, f"http://{text}"))
+    urls = (text, f"http://{text}/", f"https://example.com/{text}")
+    for check in (*(partial(guard.check, url) for url in urls), *redirects):
         try:
-            checked = guard.check(url)
+            checked = check()
         except UrlRefused:
             continue
         assert checked.text.isascii()

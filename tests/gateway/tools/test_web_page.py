@@ -74,6 +74,8 @@ def test_bytes_are_read_by_mark_header_or_meta():
     assert read_bytes("é".encode("utf-16"), "text/html") == "é"
     assert read_bytes("é".encode("latin-1"), "text/html; charset=ISO-8859-1") == "é"
     assert read_bytes(b"<meta charset='windows-1251'>\xe9", "text/html").endswith("й")
+    xml = '<?xml version="1.0" encoding="iso-8859-1"?><a>é</a>'
+    assert read_bytes(xml.encode("latin-1"), "application/xml") == xml
     assert read_bytes("é".encode(), "text/html; charset=punycode") == "é"
     assert read_bytes(b"\xff", "text/plain; charset=nonsense") == "\ufffd"
 

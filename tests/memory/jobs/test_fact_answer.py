@@ -33,6 +33,8 @@ def facts_of(answer):
         json.dumps({"facts": [GOOD, 5, None, "x", MORE]}),
         json.dumps({"operations": [GOOD, MORE]})[:-2] + ",]}",
         json.dumps(GOOD) + "\n" + json.dumps(MORE),
+        json.dumps({"new_facts": [GOOD, MORE]}),
+        json.dumps({"notes": ["a"], "updates": [GOOD, MORE]}),
         '{"operations": ['
         + json.dumps(GOOD)
         + ', {"op": "add", "text": "a "b" c"}, '
@@ -76,6 +78,25 @@ def test_a_slip_in_a_member_costs_no_fact(slip, expected):
     (fact,) = read_answer(json.dumps({"operations": [{**GOOD, **slip}]})).facts
     assert fact.text == "Ada likes tea"
     assert {name: getattr(fact, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"operation": "update", "fact": "Ada likes tea", "quote": "I like tea", "fact_id": 3},
+        {"Action": "UPDATE", "content": "Ada likes tea", "evidence": "I like tea", "number": "3"},
+        {"event": "update", "memory": "Ada likes tea", "source_quote": "I like tea", "id": 3},
+        {"op": "update", "action": "add", "text": "Ada likes tea", "quote": "I like tea", "id": 3},
+    ],
+)
+def test_a_member_of_another_name_costs_no_fact(members):
+    (fact,) = read_answer(json.dumps({"facts": [members]})).facts
+    assert (fact.op, fact.text, fact.quote, fact.id) == ("update", "Ada likes tea", "I like tea", 3)
+
+
+def test_what_is_more_than_is_kept_is_told():
+    found = read_answer(json.dumps([{**GOOD, "text": f"Fact {n}"} for n in range(30)]))
+    assert found.excess == [f"Fact {n}" for n in range(MAX_FACTS, 30)]
 
 
 def test_what_is_too_long_is_clipped_between_words():
