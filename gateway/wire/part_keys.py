@@ -104,7 +104,9 @@ def _read_input(text: str) -> Any:
         value = decode_foreign(text)
     except (msgspec.DecodeError, RecursionError):
         return text
-    return value if isinstance(value, dict) else text
+    if isinstance(value, dict):
+        return value
+    return text
 
 
 def _readable_list(reply: Json, member: str, read: Callable[[Json], Json]) -> Json:

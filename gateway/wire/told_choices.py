@@ -31,7 +31,9 @@ def told_calls(delta: Json) -> list[Any]:
     if isinstance(calls, list) and calls:
         return calls
     legacy_call = delta.get(LEGACY_CALL)
-    return [as_call(legacy_call)] if isinstance(legacy_call, dict) and legacy_call else []
+    if isinstance(legacy_call, dict) and legacy_call:
+        return [as_call(legacy_call)]
+    return []
 
 
 def as_call(legacy_call: Json) -> Json:

@@ -139,7 +139,9 @@ def _normalise(text: str) -> str:
 def _replace_identifier(match: re.Match[str]) -> str:
     """Return a digit in place of an id of a request, such as a UUID or a hash; a word stays."""
     word = match[0]
-    return "0" if sum(map(str.isdigit, word)) >= IDENTIFIER_DIGITS else word
+    if sum(map(str.isdigit, word)) >= IDENTIFIER_DIGITS:
+        return "0"
+    return word
 
 
 def _first_columns(text: str) -> str:

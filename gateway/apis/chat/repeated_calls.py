@@ -65,12 +65,16 @@ class RepeatedCalls:
         if isinstance(message, dict):
             choice = self._settle_message(choice, message)
         delta = choice.get("delta")
-        legacy_call = delta.get(LEGACY_CALL) if isinstance(delta, dict) else None
-        if not (isinstance(delta, dict) and isinstance(legacy_call, dict) and self._own_names):
+        if not (isinstance(delta, dict) and self._own_names):
+            return choice
+        legacy_call = delta.get(LEGACY_CALL)
+        if not isinstance(legacy_call, dict):
             return choice
         lane = lane_of(choice)
-        if name := legacy_call.get("name"):
-            (self._own_lanes.add if name in self._own_names else self._own_lanes.discard)(lane)
+        if legacy_call.get("name"):
+            self._own_lanes.discard(lane)
+            if self._is_own(legacy_call):
+                self._own_lanes.add(lane)
         if lane not in self._own_lanes:
             return choice
         without_legacy = {k: v for k, v in delta.items() if k != LEGACY_CALL}
@@ -80,19 +84,22 @@ class RepeatedCalls:
 
     def _settle_message(self, choice: Json, message: Json) -> Json:
         """Return a choice of a stream without a message that repeats what is not shown."""
-        lane = lane_of(choice)
+        lane, delta = lane_of(choice), choice.get("delta")
+        if isinstance(delta, dict) and _tells(delta):
+            self._told_lanes.add(lane)
         if lane not in self._told_lanes and _tells(message):
             self._told_lanes.add(lane)
             without_delta = {k: v for k, v in choice.items() if k != "delta"}
             lifted: Json = lift({"choices": [without_delta]})["choices"][0]
             return lifted
-        if self._is_later_round or any(map(self._is_own, told_calls(message))):
+        functions = [c.get("function") for c in told_calls(message) if isinstance(c, dict)]
+        if self._is_later_round or any(map(self._is_own, functions)):
             return {k: v for k, v in choice.items() if k != MESSAGE}
         return choice
 
-    def _is_own(self, call: object) -> bool:
-        function = call.get("function") if isinstance(call, dict) else None
-        return isinstance(function, dict) and function.get("name") in self._own_names
+    def _is_own(self, function: object) -> bool:
+        name = function.get("name") if isinstance(function, dict) else None
+        return isinstance(name, str) and name in self._own_names
 
 
 class SettlingInterceptor(Interceptor):
@@ -113,7 +120,9 @@ class SettlingInterceptor(Interceptor):
         return super().feed(self._repeated_calls.settle(chunk))
 
     def whole(self, chunk: Chunk | None) -> RoundResult | None:
-        return super().whole(None if chunk is None else self._repeated_calls.settle(chunk))
+        if chunk is None:
+            return None
+        return super().whole(self._repeated_calls.settle(chunk))
 
     def start_next_round(self) -> None:
         super().start_next_round()

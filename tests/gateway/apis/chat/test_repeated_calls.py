@@ -154,6 +154,20 @@ async def test_a_message_in_place_of_deltas_is_shown_as_one():
     assert [a["content"] for a in mask.answers()] == ["Hello"]
 
 
+@pytest.mark.parametrize("odd", [None, "", 3, [OURS], {"name": [OURS]}, {"name": {}}])
+async def test_what_is_no_call_in_these_members_passes_as_it_came(odd):
+    chunks = [
+        chunk_of({"content": "a", "function_call": odd}, message={"tool_calls": [odd]}),
+        chunk_of({"content": "b"}, message=odd),
+        chunk_of({}, "stop"),
+    ]
+    mask = mask_of()
+    shown, result = await shown_by(mask, chunks)
+    assert not result.ours
+    assert [a["content"] for a in mask.answers()] == ["ab"]
+    assert '"stop"' in shown
+
+
 def test_thoughts_in_parts_of_a_content_are_no_text():
     """Mistral's reasoning models send them so."""
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hmm"}]}
