@@ -441,6 +441,10 @@ class CompletionBuilder:
         """Add a delta to a choice whose other members have not changed."""
         merge(self._lanes[lane], {"delta": delta})
 
+    def delta_of(self, lane: int) -> Any:
+        """Return what the deltas of a choice add up to so far."""
+        return self._lanes.get(lane, {}).get("delta")
+
     def finish(self, lane: int) -> Any:
         """Return the finish reason of a choice so far."""
         return self._lanes.get(lane, {}).get("finish_reason")

@@ -36,6 +36,11 @@ def told_calls(delta: Json) -> list[Any]:
     return []
 
 
+def tells_legacy_call(body: Json) -> bool:
+    """Tell whether a delta of a chunk holds a call of the older form."""
+    return any((choice.get("delta") or {}).get(LEGACY_CALL) for choice in body["choices"])
+
+
 def as_call(legacy_call: Json) -> Json:
     """Return a call of the older form, of which a message has one, as one of `tool_calls`."""
     return {"index": 0, "type": "function", "function": legacy_call}
