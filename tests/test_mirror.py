@@ -334,7 +334,6 @@ COVERED = {
         gateway.apis.translation.messages_request_from_chat
         gateway.apis.translation.messages_reply_to_chat
     """,
-    "gateway/wire/test_chat": "gateway.wire.merge",
     "memory/core/test_tool_rules": "memory.core.rule_kinds memory.core.tool_trace",
     "memory/context/test_compaction": "memory.context.fitted",
     "memory/embed/test_onnx": "memory.embed.base",

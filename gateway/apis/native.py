@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.apis.base import FORMAT
+from gateway.apis.call_ids import find_taken_ids, ids_in, new_call_id, with_new_ids, with_own_ids
 from gateway.apis.result_images import ShownImages
+from gateway.apis.round_result import RoundResult
 from gateway.wire.chat import Json
 from gateway.wire.placement import BY
 from memory import Messages
@@ -123,7 +125,20 @@ class HiddenParts:
             self.images.add_result(part, member, text_of_result(answer))
 
     def reassign_ids_of(self, calls: Sequence[Json]) -> None:
-        """Nothing: these formats give every call an id of its own."""
+        """Give hidden calls new ids where the client's own calls of a reply have theirs."""
+        if taken_ids := ids_in(calls) & ids_in(self.messages):
+            self.messages = with_new_ids(self.messages, {i: new_call_id() for i in taken_ids})
+
+    def take_own_ids(
+        self, parts: Sequence[Json], result: RoundResult, client: Messages
+    ) -> tuple[list[Json], list[str]]:
+        """Return the parts of a round in which no call of ours has another one's id, and our ids.
+
+        client: the messages whose ids are not used again.
+        """
+        taken_ids = ids_in(self.messages) | ids_in(result.theirs)
+        taken_ids |= find_taken_ids(ids_in(result.ours) - {"None", ""}, client)
+        return with_own_ids(parts, result.ours, taken_ids)
 
     def send_whole(self) -> bool:
         """False: everything is sent in full."""

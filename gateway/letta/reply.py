@@ -16,7 +16,7 @@ import msgspec
 from gateway.apis.base import HiddenRounds
 from gateway.apis.chat.chat_format import ChatFormat, ChatMask, read_chunk
 from gateway.apis.chat.hidden_exchange import HiddenExchange
-from gateway.apis.chat.interceptor import Interceptor
+from gateway.apis.chat.repeated_calls import SettlingInterceptor
 from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError
 from gateway.http.response import ResponseProducer
@@ -131,7 +131,7 @@ class LettaFormat(ChatFormat):
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> LettaMask:
-        interceptor = Interceptor(owned, True, alias, lean=True)
+        interceptor = SettlingInterceptor(owned, True, alias, lean=True)
         return LettaMask(interceptor, self.items)
 
     def hidden_rounds(self) -> HiddenRounds:
@@ -158,7 +158,7 @@ class ListedExchange(HiddenExchange):
 class LettaMask(ChatMask):
     """One answer as items. What the memory records is what a chat completion would have shown."""
 
-    def __init__(self, interceptor: Interceptor, items: ItemsOfTurn) -> None:
+    def __init__(self, interceptor: SettlingInterceptor, items: ItemsOfTurn) -> None:
         super().__init__(interceptor)
         # The chat's own shows the model's bytes as they are.
         self.fast_forward = self._forward_piece

@@ -23,12 +23,12 @@ from gateway.routing.caller import Caller
 from gateway.routing.failures import error_json, status_of, worth_retrying
 from gateway.routing.router import Target
 from gateway.upstream.base import ANSWER_BYTES, ERROR_BYTES, UpstreamResponse
-from gateway.wire.chat import MalformedReply, broken_stream, decode, encode
+from gateway.wire.chat import MalformedReply, broken_stream, decode, encode, object_or_empty
 from gateway.wire.headers import Pairs, client_headers
 from gateway.wire.json_weight import SURE_BYTES, UNREADABLE, is_light, is_readable
 from gateway.wire.placement import Piece
 from gateway.wire.sse import DONE, LONG_BYTES, EventTooLarge, SseEvent, SseFramer, has_line_end
-from gateway.wire.stream_endings import error_of
+from gateway.wire.stream_endings import error_of, told_error
 
 
 class CompletionReply(msgspec.Struct):
@@ -100,7 +100,7 @@ async def _read_first_event(reply: CompletionReply, api_format: ApiFormat) -> No
         except MalformedReply as e:
             raise broken_stream(e) from e
         if error is not None:
-            raise _reported(error, encode({"error": error}), reply.headers)
+            raise _reported(error, encode({"error": told_error(error)}), reply.headers)
         reply.events = batch
         return
     raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
@@ -135,7 +135,7 @@ async def _read_whole(reply: CompletionReply, api_format: ApiFormat) -> None:
             f"({type(e).__name__}). Try again, or check its base_url."
         ) from e
     if error:
-        raise _reported(error, data, reply.headers)
+        raise _reported(error, _error_body(error, data, api_format), reply.headers)
     reply.chunk, reply.plain = chunk, data
 
 
@@ -176,6 +176,15 @@ async def _refuse_error(data: bytes, reply: RawReply) -> None:
         failure = _reported(error, data, client_headers(reply.incoming.headers))
         if worth_retrying(failure):
             raise failure
+
+
+def _error_body(error: Any, data: bytes, api_format: ApiFormat) -> bytes:
+    """Return the body of an error that came in place of an answer: its own, where SDKs read it."""
+    readable_error = told_error(error)
+    is_own = api_format.is_chat or object_or_empty(data).get("type") == "error"
+    if readable_error is error and is_own:
+        return data
+    return encode({"error": readable_error})
 
 
 def _reported(error: Any, data: bytes, headers: Pairs) -> UpstreamRefused:

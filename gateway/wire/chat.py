@@ -41,6 +41,7 @@ encode_in_parts, encode_long = encode_json_in_parts, encode_json_late
 CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
 ONLY_OBJECTS = frozenset({dict})
 IDENTITY = ("id", "object", "created", "model")
+REPEATED = ("message",)  # of a streamed choice: what its deltas told so far
 _decode, read_weighed = msgspec.json.Decoder().decode, msgspec.json.Decoder().decode
 WHOLE = (_decode, read_weighed)  # readers that make values of a whole text
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -424,8 +425,9 @@ class CompletionBuilder:
             elif top.get(key) is None:
                 top[key] = [] if key == "choices" else value
         for choice in body.get("choices") or []:
-            if self._lean and "logprobs" in choice:
-                choice = {k: v for k, v in choice.items() if k != "logprobs"}
+            if "message" in choice or (self._lean and "logprobs" in choice):
+                left_out = REPEATED if not self._lean else (*REPEATED, "logprobs")
+                choice = {k: v for k, v in choice.items() if k not in left_out}
             merge(self._lanes.setdefault(lane_of(choice), {}), choice)
 
     def copy(self) -> CompletionBuilder:
@@ -438,6 +440,10 @@ class CompletionBuilder:
     def more(self, lane: int, delta: Json) -> None:
         """Add a delta to a choice whose other members have not changed."""
         merge(self._lanes[lane], {"delta": delta})
+
+    def delta_of(self, lane: int) -> Any:
+        """Return what the deltas of a choice add up to so far."""
+        return self._lanes.get(lane, {}).get("delta")
 
     def finish(self, lane: int) -> Any:
         """Return the finish reason of a choice so far."""

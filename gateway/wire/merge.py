@@ -10,6 +10,7 @@ from gateway.wire.streamed_calls import NAME, StreamedCalls, grown_name
 
 Json = dict[str, Any]
 CALLS = "tool_calls"
+GROWING_PARTS = ("text", "thinking")  # of a content that comes as lists of parts
 LARGE_CHARACTERS = 1 << 16  # of a piece that a text grows by at once
 
 # Members of a delta that name rather than grow: repeated by some servers, never to be concatenated.
@@ -130,8 +131,43 @@ def merge(into: Json, delta: Json) -> None:
             isinstance(value, list) and isinstance(have, list) and not isinstance(have, TextBuffer)
         ):
             _grown(have, value)
+        elif _is_text_beside_parts(have, value):
+            into[key] = _parts_of(have)
+            _add_parts(into[key], value)
         elif value or (value is not None and value != "" and not isinstance(have, list | dict)):
             into[key] = value
+
+
+def _is_text_beside_parts(have: Any, value: Any) -> bool:
+    """Tell whether a text meets a list of parts: Mistral's content is one, then the other."""
+    if isinstance(value, str):
+        return bool(value) and isinstance(have, Items) and all(map(_is_part, have[-1:]))
+    is_text = isinstance(have, str | TextBuffer)
+    return is_text and isinstance(value, list) and all(map(_is_part, value))
+
+
+def _is_part(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("type"), str)
+
+
+def _parts_of(content: Any) -> Items:
+    """Return a content as the list of its parts."""
+    if isinstance(content, Items):
+        return content
+    parts, text = Items(), plain_text(content)
+    if text:
+        parts.append({"type": "text", "text": text})
+    return parts
+
+
+def _add_parts(parts: Items, content: Any) -> None:
+    """Add a text to the last part if that is one, and any other content as parts."""
+    if isinstance(content, list):
+        _grown(parts, content)
+    elif parts and parts[-1].get("type") == "text":
+        merge(parts[-1], {"text": content})
+    else:
+        parts.append({"type": "text", "text": content})
 
 
 def _begin_text(text: str, more: str) -> TextBuffer:
@@ -195,6 +231,9 @@ def _grown(have: list[Any], items: list[Any]) -> list[Any]:
         have.add(items)
         return have
     places = have.places if isinstance(have, Items) else {}
+    if have and items and _goes_on(have[-1], items[0]):
+        merge(have[-1], items[0])
+        items = items[1:]
     for item in items:
         index = item.get("index") if isinstance(item, dict) else None
         if not isinstance(index, int):
@@ -207,6 +246,18 @@ def _grown(have: list[Any], items: list[Any]) -> list[Any]:
         else:
             merge(item_at_index, item)
     return have
+
+
+def _goes_on(last_part: Any, part: Any) -> bool:
+    """Tell whether the first part of a delta is more of the last one of those before."""
+    if not (isinstance(last_part, dict) and isinstance(part, dict)):
+        return False
+    is_numbered = "index" in last_part or "index" in part
+    return (
+        part.get("type") in GROWING_PARTS
+        and part.get("type") == last_part.get("type")
+        and not is_numbered
+    )
 
 
 def _is_another(earlier_item: Json, item: Json) -> bool:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from gateway.wire.answer_parts import MAX_PARTS, PartKey
+from gateway.wire.lone_surrogates import encode_json
 from gateway.wire.streamed_calls import Json, read_ident, read_index
+from memory.conversation.foreign_json import decode_foreign
 
 CALL = "function_call"
 REASONING, THINKING = "reasoning", "thinking"  # an item and a block of it
@@ -53,7 +57,12 @@ def readable_response(response: Json) -> Json:
 
 
 def readable_item(item: Json) -> Json:
-    """Return an item with its type: where that cannot be read, as its members show it."""
+    """Return an item with its type, and a call with its arguments as a text.
+
+    A type that cannot be read is what the item's members show it to be.
+    """
+    if isinstance(item.get("arguments"), dict):
+        item = {**item, "arguments": encode_json(item["arguments"]).decode()}
     if _is_told(item.get("type")) or not (kind := _shown_kind(item)):
         return item
     return {**item, "type": kind}
@@ -73,13 +82,31 @@ def readable_message(message: Json) -> Json:
 
 
 def readable_block(block: Json) -> Json:
-    """Return a block with its type: where that cannot be read, as its members show it."""
+    """Return a block with its type, and a call with its input as an object.
+
+    A type that cannot be read is what the block's members show it to be.
+    """
+    if isinstance(block.get("input"), str):
+        block = {**block, "input": _read_input(block["input"])}
     if _is_told(block.get("type")):
         return block
     if isinstance(block.get("name"), str) and ("input" in block or "id" in block):
         return {**block, "type": "tool_use"}
     kind = next((k for k in ("text", THINKING) if isinstance(block.get(k), str)), "")
     return {**block, "type": kind} if kind else block
+
+
+def _read_input(text: str) -> Any:
+    """Return the object that a text is; any other text as it is."""
+    if not text or text.isspace():
+        return {}
+    try:
+        value = decode_foreign(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    if isinstance(value, dict):
+        return value
+    return text
 
 
 def _readable_list(reply: Json, member: str, read: Callable[[Json], Json]) -> Json:

@@ -166,3 +166,19 @@ def _object(data: bytes) -> dict[str, Any]:
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+
+
+def told_error(error: Any) -> Any:
+    """Return an error as SDKs read it: an object whose `message` is a text.
+
+    Some servers report a text alone (TGI), or an object without one.
+    """
+    if not isinstance(error, dict):
+        text = encode(error).decode()
+        if isinstance(error, str):
+            text = error
+        return {"message": text, "type": "upstream_error", "param": None, "code": None}
+    message = error.get("message")
+    if isinstance(message, str) and message:
+        return error
+    return {**error, "message": "The upstream reported an error and said nothing about it."}

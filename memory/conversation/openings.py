@@ -27,8 +27,10 @@ TASK_OPENINGS = 3  # of those compared that are like another one, and make it a 
 DIGEST_BYTES = 8  # of each part of an opening
 FIRST_MESSAGES = 8  # among which the user's first one is looked for
 INSPECTED_CHARACTERS = 4096  # of each end of a message, in which white space may take any room
+IDENTIFIER_DIGITS = 3  # at least
 NO_EDGE = b"\x00" * DIGEST_BYTES  # of a message that is too short to have one
 _DIGITS = re.compile(r"\d+")
+_IDENTIFIERS = re.compile(r"[0-9a-z_-]{8,}")
 
 
 class Opening(NamedTuple):
@@ -123,14 +125,23 @@ def _ending(text: str) -> str:
 
 
 def _normalise(text: str) -> str:
-    """Return a text without what differs between two uses of a template: space, case, numbers."""
+    """Return a text without what differs between uses of a template: space, case, numbers, ids."""
     # A dotless i is a capital I in upper case: folding alone would keep them apart.
     folded_text = unicodedata.normalize("NFKC", text).upper().casefold()
     plain_text = unicodedata.normalize("NFKC", folded_text)
     if not plain_text.isascii():
         # Marks that nobody sees, such as that of the byte order.
         plain_text = "".join(c for c in plain_text if unicodedata.category(c) != "Cf")
-    return _DIGITS.sub("0", " ".join(plain_text.split()))
+    spaced_text = " ".join(plain_text.split())
+    return _DIGITS.sub("0", _IDENTIFIERS.sub(_replace_identifier, spaced_text))
+
+
+def _replace_identifier(match: re.Match[str]) -> str:
+    """Return a digit in place of an id of a request, such as a UUID or a hash; a word stays."""
+    word = match[0]
+    if sum(map(str.isdigit, word)) >= IDENTIFIER_DIGITS:
+        return "0"
+    return word
 
 
 def _first_columns(text: str) -> str:

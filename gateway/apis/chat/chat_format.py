@@ -19,7 +19,7 @@ from gateway.apis.base import (
     chat_only,
 )
 from gateway.apis.chat.hidden_exchange import HiddenExchange, tool_calls
-from gateway.apis.chat.interceptor import Interceptor
+from gateway.apis.chat.repeated_calls import SettlingInterceptor
 from gateway.apis.chat.searched_answer import CitedTexts
 from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError
@@ -148,7 +148,8 @@ class ChatFormat:
         options = body.get("stream_options")
         wants_usage = isinstance(options, dict) and bool(options.get("include_usage"))
         stream = bool(body.get("stream"))
-        return ChatMask(Interceptor(owned, wants_usage or not stream, alias, lean=stream))
+        interceptor = SettlingInterceptor(owned, wants_usage or not stream, alias, lean=stream)
+        return ChatMask(interceptor)
 
     def hidden_rounds(self) -> HiddenRounds:
         return HiddenExchange()
@@ -180,7 +181,7 @@ class FinishedCompletion(NamedTuple):
 class ChatMask:
     """The interceptor of chat completions, with its chunks as events."""
 
-    def __init__(self, interceptor: Interceptor) -> None:
+    def __init__(self, interceptor: SettlingInterceptor) -> None:
         self._interceptor = interceptor
         self.fast_forward: Callable[[bytes], bytes] = interceptor.fast_forward
         self.holds_finish = False

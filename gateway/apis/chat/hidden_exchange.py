@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import secrets
 from collections.abc import Iterable, Sequence
 
+from gateway.apis.call_ids import calls_in, find_taken_ids, new_call_id
 from gateway.apis.result_images import ShownImages, image_message
 from gateway.apis.round_result import RoundResult
 from gateway.wire.chat import Json, encode
 from gateway.wire.placement import BY
 from memory import Messages, ToolCall, kept_arguments
 from memory.session.toolbox import Result, ResultImage, text_of_result
-
-PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # that JSON spells in one way, nearly always
-SEARCHED_IDS = 4  # that are looked for in all the bytes of a request
 
 
 class HiddenExchange:
@@ -86,14 +82,14 @@ class HiddenExchange:
         """
         own_call_ids = {id(c) for c in result.ours}
         taken_ids = {str(c.get("id")) for c in [*calls_in(self.messages), *result.theirs]}
-        taken_ids |= _find_taken_ids({str(c["id"]) for c in result.ours if c.get("id")}, client)
+        taken_ids |= find_taken_ids({str(c["id"]) for c in result.ours if c.get("id")}, client)
         calls: list[Json] = []
         result_messages: list[Json] = []
         next_answer = iter(answers)
         for call in message.get("tool_calls") or []:
             if id(call) in own_call_ids:
                 if not call.get("id") or str(call["id"]) in taken_ids:
-                    call = {**call, "id": _new_call_id()}
+                    call = {**call, "id": new_call_id()}
                 taken_ids.add(str(call["id"]))
                 content = next(next_answer)
                 result_messages.append(
@@ -142,24 +138,9 @@ def _tool_call(call: Json) -> ToolCall:
     )
 
 
-def calls_in(messages: Iterable[Json]) -> list[Json]:
-    """Return the calls in these messages."""
-    return [c for m in messages for c in m.get("tool_calls") or []]
-
-
-def _find_taken_ids(ids: set[str], messages: Messages) -> set[str]:
-    """Find which of these ids the client's messages may hold.
-
-    They are found in the messages' bytes, so that none of them is decoded for it.
-    """
-    if len(ids) > SEARCHED_IDS or not messages.text:
-        return ids & {str(c.get("id")) for c in calls_in(messages)}
-    return {i for i in ids if not PLAIN_ID(i) or f'"{i}"'.encode() in messages.text}
-
-
 def _reassign_ids(hidden_messages: list[Json], taken_ids: set[str]) -> list[Json]:
     """Return hidden messages with new ids for those calls of ours whose id is taken."""
-    new_ids = {i: _new_call_id() for i in taken_ids}
+    new_ids = {i: new_call_id() for i in taken_ids}
     messages: list[Json] = []
     for message in hidden_messages:
         if (answered_id := str(message.get("tool_call_id"))) in new_ids:
@@ -174,10 +155,6 @@ def _reassign_ids(hidden_messages: list[Json], taken_ids: set[str]) -> list[Json
             }
         messages.append(message)
     return messages
-
-
-def _new_call_id() -> str:
-    return f"call_{secrets.token_hex(12)}"
 
 
 def _arguments(call: Json) -> str:

@@ -34,6 +34,7 @@ from gateway.wire.chat import chunk as chunk_of
 from gateway.wire.fast_path import CONTENT, ChunkTemplate, make_template
 from gateway.wire.merge import CALLS, usage_sum
 from gateway.wire.streamed_calls import StreamedCalls
+from gateway.wire.told_choices import tells_legacy_call
 
 CUT = ("length", "content_filter")  # finishes of an answer that is not all of it
 MAX_TEXTS_HELD = 256  # texts of one mould that are kept apart
@@ -411,7 +412,7 @@ class Interceptor:
         has_text = is_cut = False
         for segment in chunk.segments:
             kind = segment.kind
-            if kind == "call":
+            if kind == "call" or (segment.value is True and tells_legacy_call(chunk.body)):
                 return None
             if kind == "finish":
                 reasons[segment.lane] = segment.value

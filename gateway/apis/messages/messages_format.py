@@ -140,13 +140,14 @@ class HiddenBlocks(HiddenParts):
     def add_round(
         self, result: RoundResult, answers: Sequence[RunResult], client: Messages, target: str
     ) -> None:
+        blocks, call_ids = self.take_own_ids(result.reply["content"], result, client)
         self.last = [
-            {"type": "tool_result", "tool_use_id": c.get("id"), "content": a}
-            for c, a in zip(result.ours, answers, strict=True)
+            {"type": "tool_result", "tool_use_id": call_id, "content": answer}
+            for call_id, answer in zip(call_ids, answers, strict=True)
         ]
         for part in self.last:
             self.show_images(part, "content", "text", _image_block)
-        spoken_message = {"role": "assistant", "content": _resendable(result.reply["content"])}
+        spoken_message = {"role": "assistant", "content": _resendable(blocks)}
         self.messages += [spoken_message, {"role": "user", "content": self.last}]
         self.reply, self.by = result.reply, target
 

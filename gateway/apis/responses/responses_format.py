@@ -183,17 +183,25 @@ class HiddenItems(HiddenParts):
     def _stored(self) -> bool:
         return self.reply.get("store") is True and bool(self.reply.get("id"))
 
+    def reassign_ids_of(self, calls: Sequence[Json]) -> None:
+        if not self._stored:
+            HiddenParts.reassign_ids_of(self, calls)
+
     def add_round(
         self, result: RoundResult, answers: Sequence[RunResult], client: Messages, target: str
     ) -> None:
+        self.reply, self.by = result.reply, target
+        items: list[Json] = result.reply["output"]
+        call_ids: Sequence[Any] = [call.get("call_id") for call in result.ours]
+        if not self._stored:  # else the provider goes on from the ids that it gave
+            items, call_ids = self.take_own_ids(items, result, client)
         self.last = [
-            {"type": "function_call_output", "call_id": c.get("call_id"), "output": a}
-            for c, a in zip(result.ours, answers, strict=True)
+            {"type": "function_call_output", "call_id": call_id, "output": answer}
+            for call_id, answer in zip(call_ids, answers, strict=True)
         ]
         for item in self.last:
             self.show_images(item, "output", "input_text", _input_image)
-        self.messages += [*result.reply["output"], *self.last]
-        self.reply, self.by = result.reply, target
+        self.messages += [*items, *self.last]
         self.spent += _shown_tokens(result)
 
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:

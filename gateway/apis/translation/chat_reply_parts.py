@@ -16,6 +16,7 @@ from gateway.apis.translation.carried_members import CarriedMembers
 from gateway.apis.translation.member_seal import MemberSeal
 from gateway.wire.chat import CALLS, Json, MalformedReply
 from gateway.wire.streamed_calls import StreamedCall, StreamedCalls, read_index, read_piece
+from gateway.wire.told_choices import told_calls
 
 TEXT, REASONING, REFUSAL, CALL = "text", "reasoning", "refusal", "call"
 CARRIER = "carrier"  # a part without words, for what the server wants back
@@ -133,12 +134,13 @@ class ReplyWriter(ABC):
 
     def _take_choice(self, choice: Json) -> Iterator[Json]:
         delta = choice.get("delta")
+        if not delta and not (self.parts or self._calls):
+            delta = choice.get("message")  # one event with the whole answer
         if isinstance(delta, dict):
             self.carried.take(delta)
             for kind, text in _texts_of(delta):
                 yield from self._add_text(kind, text)
-            calls = delta.get("tool_calls")
-            for call in calls if isinstance(calls, list) else ():
+            for call in told_calls(delta):
                 if isinstance(call, dict):
                     yield from self._add_call(call)
         if choice.get("finish_reason") and self.finish is None:
@@ -277,12 +279,22 @@ def _texts_of(delta: Json) -> Iterator[tuple[str, str]]:
     if isinstance(content, str) and content:
         yield TEXT, content
     for part in content if isinstance(content, list) else ():
-        text = part.get("text") if isinstance(part, dict) else None
-        if isinstance(text, str) and text:
-            yield TEXT, text
+        if isinstance(part, dict):
+            yield from _texts_in(part)
     refusal = delta.get("refusal")
     if isinstance(refusal, str) and refusal:
         yield REFUSAL, refusal
+
+
+def _texts_in(part: Json) -> Iterator[tuple[str, str]]:
+    """Yield the kinds and texts of one part of a content; Mistral's thoughts are such parts."""
+    text, thoughts = part.get("text"), part.get("thinking")
+    for thought in thoughts if isinstance(thoughts, list) else [{"text": thoughts}]:
+        thought_text = thought.get("text") if isinstance(thought, dict) else None
+        if isinstance(thought_text, str) and thought_text:
+            yield REASONING, thought_text
+    if isinstance(text, str) and text:
+        yield TEXT, text
 
 
 def _is_whole(part: ReplyPart) -> bool:

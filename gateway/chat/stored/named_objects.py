@@ -29,6 +29,7 @@ from gateway.wire.chat import Json
 PLACES = {
     "container": "containers",
     "cached_content": "cached_contents",
+    "cachedcontent": "cached_contents",  # which Gemini reads as well
     "training_file": "files",
     "validation_file": "files",
     "voice_id": "audio/voices",

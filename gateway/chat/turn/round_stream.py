@@ -15,6 +15,7 @@ from gateway.routing.replies import CompletionReply, feed_framer, feed_long
 from gateway.wire.chat import Json
 from gateway.wire.json_weight import LIGHT_BYTES, SURE_BYTES
 from gateway.wire.sse import LONG_BYTES, SseEvent, SseFramer
+from gateway.wire.stream_endings import told_error
 
 EVENT_END = b"\n\n"
 
@@ -105,7 +106,7 @@ def raise_for_incomplete(result: RoundResult, forward: Dispatcher, whole: bool) 
     Unless it came whole, raise StreamIncomplete for a missing finish.
     """
     if result.error is not None:
-        failure = UpstreamFailed(result.error)
+        failure = UpstreamFailed(told_error(result.error))
         if forward.served is not None:
             forward.log_failure(failure, forward.served)
         raise failure

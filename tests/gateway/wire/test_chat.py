@@ -108,10 +108,11 @@ def test_usage_of_rounds_adds_up_at_every_level():
     assert usage_sum({"tier": "a"}, {"tier": None}) == {"tier": "a"}
 
 
-def test_parts_after_text_do_not_break_what_is_added_up():
+def test_parts_after_text_add_up_with_it():
     deltas = [{"content": "a"}, {"content": "b"}, {"content": [{"type": "text", "text": "c"}]}]
     chunks = [{"choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
-    assert fold(chunks)["choices"][0]["message"]["content"] == deltas[-1]["content"]
+    whole = [{"type": "text", "text": "abc"}]
+    assert fold(chunks)["choices"][0]["message"]["content"] == whole
 
 
 def test_a_large_text_with_half_a_pair_is_refused(monkeypatch):

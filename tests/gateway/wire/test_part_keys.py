@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gateway.wire.answer_parts import PartKey
-from gateway.wire.part_keys import CALL, TOOL_USE, item_key, messages_key, responses_key
+from gateway.wire.part_keys import (
+    CALL,
+    TOOL_USE,
+    item_key,
+    messages_key,
+    readable_event,
+    readable_item,
+    readable_message,
+    readable_response,
+    responses_key,
+)
 
 EVENTS = [
     ({"type": "response.output_text.delta", "item_id": "m"}, (None, ("m",), "message", "")),
@@ -46,3 +58,14 @@ def test_events_of_messages():
     grows = {"index": None, "delta": {"type": "thinking_delta"}}
     assert messages_key(grows) == PartKey(None, (), "thinking")
     assert messages_key({"type": "content_block_stop"}) == PartKey(None)
+
+
+def test_arguments_are_a_text_and_an_input_an_object_however_they_came():
+    call = {"type": "function_call", "name": "f", "arguments": {"q": "x"}}
+    read = readable_response({"output": [call]})["output"][0]
+    assert json.loads(read["arguments"]) == {"q": "x"}
+    assert readable_event({"item": call})["item"] == read
+    assert readable_item(read) is read
+    for text, value in [('{"q": "x"}', {"q": "x"}), ("", {}), ("{", "{"), ("[1]", "[1]")]:
+        block = {"type": "tool_use", "name": "f", "input": text}
+        assert readable_message({"content": [block]})["content"][0]["input"] == value

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import UpstreamUnreachable
 from gateway.wire.sse import SseFramer
-from gateway.wire.stream_endings import StreamEnding, ending_of, error_of, is_object
+from gateway.wire.stream_endings import StreamEnding, ending_of, error_of, is_object, told_error
 
 FAULT = UpstreamUnreachable("the model server is gone")
 
@@ -110,3 +110,12 @@ def test_an_event_reports_its_error_at_the_top():
     assert error_of(b'{"x": 1}') is error_of(b'"error"') is error_of(b'{"error"') is None
     assert is_object(b'{"x": 1}')
     assert not is_object(b"[1]")
+
+
+@pytest.mark.parametrize("error", ["boom", {"message": "boom", "code": 5}, {"message": None}, [1]])
+def test_an_error_of_any_shape_is_told_as_sdks_read_it(error):
+    told = told_error(error)
+    assert isinstance(told["message"], str)
+    assert told["message"]
+    is_readable = isinstance(error, dict) and bool(error["message"])
+    assert (told is error) is is_readable

@@ -62,6 +62,24 @@ def test_space_case_width_and_numbers_make_no_other_template(words, a, b, one, t
     assert first.is_like(opened(f"REVIEW\t{b}: {words.title()}  {two}"))
 
 
+@given(WORDS, st.lists(st.uuids(), min_size=2, max_size=2), st.text(max_size=50))
+def test_an_id_of_a_request_makes_no_other_template(template, idents, text):
+    """As programs fill it in: "Request 4f0c...: classify ...", in any spelling."""
+    assume(all(sum(map(str.isdigit, str(ident)[:8])) > 2 for ident in idents))
+    for name in (str, lambda ident: ident.hex.upper(), lambda ident: f"req_{str(ident)[:8]}"):
+        one, two = (
+            opened(f"[{name(ident)}] {template} {text}{i}") for i, ident in enumerate(idents)
+        )
+        assert one.is_like(two)
+
+
+def test_a_word_with_no_number_in_it_is_no_id():
+    """Nor is a sentence of a language without spaces."""
+    words = "antidisestablishment", "incomprehensibilities", "お客様の評価は2025年に三つ星でした"
+    assert len({_normalise(word) for word in words}) == len(words)
+    assert _normalise(words[2]).startswith("お客様")
+
+
 def test_every_letter_is_the_same_in_each_of_its_cases():
     """Also where cases do not answer each other: a dotless i has a capital I."""
     for letter in map(chr, range(0x110000)):

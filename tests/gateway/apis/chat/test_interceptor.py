@@ -14,6 +14,7 @@ from gateway.chat.turn.round_stream import close_round
 from gateway.wire import chat, fast_path
 from gateway.wire.chat import fold, lift
 from gateway.wire.sse import SseEvent, frame
+from gateway.wire.told_choices import told_calls
 from tests.gateway.wire.chunks import chunkings, completions, read
 
 OURS = {"core_memory_append", "memory_rethink"}
@@ -108,8 +109,7 @@ def test_a_whole_answer_without_calls_comes_to_what_taking_it_apart_does(data):
         return
     lanes = [c.get("index") or 0 for c in completion["choices"]]
     assert (found is None) == (
-        any(c["message"].get("tool_calls") for c in completion["choices"])
-        or lanes != sorted(set(lanes))
+        any(told_calls(c["message"]) for c in completion["choices"]) or lanes != sorted(set(lanes))
     )
     if found is None:
         return

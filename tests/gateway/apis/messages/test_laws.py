@@ -17,6 +17,7 @@ from gateway.apis.messages.messages_reply import MessagesMask, lift
 from gateway.wire.own_marks import ORPHANED, has_mark
 from gateway.wire.placement import BY
 from gateway.wire.sse import SseFramer
+from memory import Messages
 from memory.context.window import NOTHING_LEFT_OUT
 from memory.core.tool_definitions import ALL, OURS
 from tests.e2e.messages.client import MARK, events_of, fold, result, unmarked, user
@@ -112,7 +113,9 @@ def played(rounds, *, sizes=(), whole=False):
                 shown += mask.take(json.loads(event.data), event.event_bytes)
             found = mask.close()[1]
         if found.ours:
-            ledger.add_round(found, [f"Done {i}." for i, _ in enumerate(found.ours)], None, "")
+            ledger.add_round(
+                found, [f"Done {i}." for i, _ in enumerate(found.ours)], Messages.of([]), ""
+            )
         if not found.ours:
             ledger.record_last(found, "")
         elif found.theirs:
