@@ -32,6 +32,7 @@ PLACES = {
     "gateway.apis.responses.responses_reply": "skips all but five members of a light event",
     "gateway.management.schemas": "counts marks before, and splits messages raw; cursors are short",
     "memory.conversation.history": "spans of a body that was weighed",
+    "memory.conversation.json_spans": "elements of a body that was weighed",
     "memory.export_format": "one line, whose values are counted before",
     "memory.jobs.fact_answer": "an answer of at most 40,000 characters",
     "gateway.tools.mcp_messages": "a message of at most 8 MiB, whose values are counted before",
