@@ -45,9 +45,12 @@ from memory import Cache, Memory, Worker
 
 REQUEST_ID = "mnemogate.request_id"
 HEADERS = "mnemogate.headers"
-LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
-MOST_TOLD = 500  # then no more: whoever invents names must not fill the log
-UNANSWERED_BYTES, UNANSWERED_EACH = 1 << 20, 400
+# Bounded: behind `*`, clients choose the names.
+LACKS_BYTES, LACKS_EACH = 1 << 19, 200
+# Then no more: whoever invents names must not fill the log.
+MOST_TOLD = 500
+UNANSWERED_BYTES = 1 << 20
+UNANSWERED_EACH = 400
 Lacks = Cache[str, tuple[int, float]]
 
 
@@ -127,7 +130,8 @@ class GatewayState:
     agents: AgentDirectory = field(init=False)
     skills: SkillTools = field(init=False)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
-    guard: KeylessGuard | None = field(init=False)  # of `GatewayMiddleware`
+    # Of `GatewayMiddleware`.
+    guard: KeylessGuard | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.clients = ClientProfiles(self.settings)
@@ -135,7 +139,10 @@ class GatewayState:
         self.skills = SkillTools(self.memory)
         settings = self.settings
         is_local = settings.server.loopback and settings.single_user
-        self.guard = KeylessGuard(settings) if settings.is_keyless or is_local else None
+        if settings.is_keyless or is_local:
+            self.guard = KeylessGuard(settings)
+        else:
+            self.guard = None
 
     def is_from_here(self, scope: Any, headers: Mapping[bytes, bytes]) -> bool:
         """Tell whether a program of this machine and user asks, as far as can be seen."""

@@ -159,9 +159,7 @@ def is_vague(name: str, is_brief: bool) -> bool:
 # others may only come down.
 GONE_THROUGH = 2.0
 CEILINGS: dict[str, float] = {
-    "memory.formats": 2.1,
-    "memory.context": 2.6,
-    "memory.conversation": 4.5,
+    "memory.conversation": 3.2,
     "memory.stores.sql.engine": 2.2,
 }
 MIN_NAMES = 100  # of a package; below it one name is a percent

@@ -62,7 +62,8 @@ class EnvelopeMask(ABC):
         self.over = self.ended = False
         self.usage: Json | None = None
         self.text_shown = False
-        self.shown: list[Json] = []  # the parts that the client has seen whole
+        # The parts that the client has seen whole.
+        self.shown: list[Json] = []
         self._ends: list[int] = []  # how much was shown at the end of each round before
         self._owned = frozenset(owned)
         self._parts = MaskedParts()  # of the round
@@ -181,7 +182,9 @@ class EnvelopeMask(ABC):
 
     def restored(self, reply: Json) -> Json:
         """Return a whole reply without what of ours it repeats; the same where nothing is."""
-        return reply if self.alias is None else {**reply, "model": self.alias}
+        if self.alias is None:
+            return reply
+        return {**reply, "model": self.alias}
 
     # What every format does.
 
@@ -212,12 +215,14 @@ class EnvelopeMask(ABC):
         """Return what to show for an event. event_bytes: as it came, b"" for one of ours."""
         readable_event = self.readable(event)
         if readable_event is not event:
-            event, event_bytes = readable_event, b""
+            event = readable_event
+            event_bytes = b""
         kind = self.kind_of(event)
         if kind == OTHER:
             return self.render(event, event_bytes, None)
         if kind == ERROR:
-            self._error, self.over = event, True
+            self._error = event
+            self.over = True
             return self._settle(cut=True)
         if kind in PART_EVENTS:
             return self._take_part(kind, event, event_bytes)
@@ -228,7 +233,8 @@ class EnvelopeMask(ABC):
         return self._settle()
 
     def _take_part(self, kind: str, event: Json, event_bytes: bytes) -> bytes:
-        key, self._growing = self.key_of(event), None
+        key = self.key_of(event)
+        self._growing = None
         part = self._parts.find_again(key) if kind == DELTA else None
         if part is not None and part.place >= 0:
             self.fold_part(kind, event, part)
@@ -300,7 +306,8 @@ class EnvelopeMask(ABC):
             self._waiting = part
             return b""
         self._waiting = None
-        held_events, part.held = part.held, []
+        held_events = part.held
+        part.held = []
         if held_events and self._precedes_ours(part) and not part.is_marked:
             part.is_marked = True
             held_events[0] = self.mark(held_events[0][0]), b""
@@ -376,7 +383,9 @@ class EnvelopeMask(ABC):
         shown_bytes = self._release()
         if self._waiting is not None:
             shown_bytes += self._end_reasoning(self._waiting, is_last=True)
-        return shown_bytes if cut else shown_bytes + self._show_early()
+        if cut:
+            return shown_bytes
+        return shown_bytes + self._show_early()
 
     def _show_early(self) -> bytes:
         """Show the events that still wait: no part of theirs is to come."""
@@ -391,11 +400,13 @@ class EnvelopeMask(ABC):
 
     def _release(self) -> bytes:
         """Return what was held of the parts that are decided now."""
-        visible_parts, shown_events = self._parts.release(), []
+        visible_parts = self._parts.release()
+        shown_events = []
         if self._waiting is not None:
             shown_events.append(self._end_reasoning(self._waiting))
         for part in visible_parts:
-            held_events, part.held = part.held, []
+            held_events = part.held
+            part.held = []
             if part.kind == self.reasoning_kind and self._owned:
                 shown_events += [
                     self._write_reasoning(event, event_bytes, part)
@@ -427,7 +438,8 @@ class EnvelopeMask(ABC):
         """Add a part that came whole."""
         part = self._parts.begin(key)
         check_count(part.order + 1)
-        part.item, part.is_whole = item, True
+        part.item = item
+        part.is_whole = True
         self._parts.end(part)
         return part
 
@@ -471,7 +483,8 @@ class EnvelopeMask(ABC):
         if restored_reply is result.reply:
             return answer_bytes
         # A long answer is not held in three copies.
-        answer_bytes, self._passed = b"", None
+        answer_bytes = b""
+        self._passed = None
         return write(restored_reply)
 
     def keepalive(self) -> bytes:

@@ -68,7 +68,8 @@ __all__ = [
     "parse_settings",
 ]
 
-NEEDED = ("model", "messages", "input", "stream")  # of a request
+# Of a request.
+NEEDED = ("model", "messages", "input", "stream")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -331,7 +332,8 @@ class Settings(Section):
         serving_settings = self.model_copy()
         serving_settings._key_counts = key_counts
         lent = [n for n, p in self.providers.items() if p.api_key is not None]
-        loopback, host = self.server.loopback, self.server.host
+        loopback = self.server.loopback
+        host = self.server.host
         fault = ""
         # First, since the mode is not known then.
         if key_counts is None and not self.keys and (self.storage.is_postgres or not loopback):

@@ -72,7 +72,8 @@ class ManagementRequest:
     def __init__(
         self, request: Request[Any, Any, Any], principal: Principal, tenant: str | None
     ) -> None:
-        self.request, self.principal = request, principal
+        self.request = request
+        self.principal = principal
         self.gateway: GatewayState = request.app.state.gateway
         self.memory: Memory = self.gateway.memory
         self.asked_tenant = tenant
@@ -309,7 +310,8 @@ async def in_project(user_context: UserContext, project: str) -> UserContext:
 
     A key that is not trusted names those alone that its user may name.
     """
-    scope, caller = user_context.scope, user_context.caller
+    scope = user_context.scope
+    caller = user_context.caller
     name = check_project_name(check_name(project, "project"))
     user_context.scope = replace(scope, agent=memory_name(scope.agent, name))
     user_context.defaults = caller.memory.policy.blocks_in(name)
@@ -325,7 +327,8 @@ async def with_agents_blocks(user_context: UserContext) -> UserContext:
 
     Raises Forbidden: a key that is not trusted names those agents alone that it may call.
     """
-    directory, scope = user_context.caller.gateway.agents, user_context.scope
+    directory = user_context.caller.gateway.agents
+    scope = user_context.scope
     principal = user_context.caller.principal
     if scope.agent != "default":
         agent = await user_context.read(directory.find(scope.tenant, scope.agent, certain=False))
@@ -485,7 +488,8 @@ def window(
     rows: up to one more than `limit`. weigh: a row's characters; a page has fewer rows if they are
     long.
     """
-    page_size, weight = min(len(rows), limit), 0
+    page_size = min(len(rows), limit)
+    weight = 0
     for index, row in enumerate(rows[:page_size]):
         weight += weigh(row)
         if index and weight > PAGE_CHARACTERS:

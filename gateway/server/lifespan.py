@@ -21,9 +21,12 @@ from memory import MemoryFault
 log = logging.getLogger("mnemogate")
 
 OPENING_SECONDS = 1.0
-AGAIN_SECONDS = 2.0  # before a memory that could not be opened is tried again
-KEYS_SECONDS = 2.0  # if the store is slower, its keys get 503 until it was read
-STEP_SECONDS = 4.0  # for each step of the shutdown
+# Before a memory that could not be opened is tried again.
+AGAIN_SECONDS = 2.0
+# If the store is slower, its keys get 503 until it was read.
+KEYS_SECONDS = 2.0
+# For each step of the shutdown.
+STEP_SECONDS = 4.0
 
 
 @contextlib.asynccontextmanager
@@ -53,7 +56,8 @@ async def run(current_state: CurrentState, transports: Iterable[Transport]) -> A
 
 async def _open(current_state: CurrentState) -> None:
     """Open the memory, as often as it takes, and start what needs it."""
-    gateway, logged_text = current_state.gateway, ""
+    gateway = current_state.gateway
+    logged_text = ""
     while True:
         try:
             await gateway.memory.open()
@@ -89,8 +93,14 @@ def _start_background_work(gateway: GatewayState) -> None:
 
 async def _close(gateway: GatewayState, transports: Iterable[Transport]) -> None:
     """Close everything in order, each step within a few seconds."""
-    shared = [gateway.shared.close] if gateway.shared is not None else []
-    traces = [gateway.traces.close] if gateway.traces is not None else []
+    if gateway.shared is not None:
+        shared = [gateway.shared.close]
+    else:
+        shared = []
+    if gateway.traces is not None:
+        traces = [gateway.traces.close]
+    else:
+        traces = []
     for job in list(gateway.process.jobs):
         job.cancel()
     for step in (

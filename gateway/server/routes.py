@@ -35,7 +35,8 @@ METHODS = [
 
 COUNT_TOKENS = upstream_path("messages", "count_tokens")
 INPUT_TOKENS = upstream_path("responses", "input_tokens")
-RELAYED = ("responses", "messages", "messages/count_tokens")  # by any method but POST
+# By any method but POST.
+RELAYED = ("responses", "messages", "messages/count_tokens")
 
 
 def _serve(

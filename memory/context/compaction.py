@@ -49,7 +49,8 @@ from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import Json, is_system
 from memory.core.tool_definitions import SEARCHING, WRITING
 
-COMPACTION = "compaction"  # the reason for a new epoch
+# The reason for a new epoch.
+COMPACTION = "compaction"
 OVER = 1.05  # of its budget: the assumed size of a request that overflowed
 OURS_BYTES = len(msgspec.json.encode([*WRITING, *SEARCHING]))
 
@@ -58,7 +59,9 @@ def ensure_counted(
     turn: RequestHistory, fitted: FittedContext, context: ContextBudget
 ) -> FittedContext:
     """Return the request with its tokens counted."""
-    return fitted if fitted.tokens else _whole(turn, fitted.plan, context)
+    if fitted.tokens:
+        return fitted
+    return _whole(turn, fitted.plan, context)
 
 
 def recount_after_refusal(
@@ -124,7 +127,9 @@ def apply_cut(
 
     Stubs replace large tool results.
     """
-    counter, turn, staying = context.counter, tail.turn, tail.kept_indexes(cut_index)
+    counter = context.counter
+    turn = tail.turn
+    staying = tail.kept_indexes(cut_index)
     stubbed = (i + tail.start for i in elidable(tail.messages, tail.sizes, elide + 1 - tail.start))
     swap = {i: stub(turn.messages[i], tail.size(i)) for i in stubbed if i > cut_index}
     sent_indexes = [
@@ -276,7 +281,8 @@ async def plan_summary(
     """
     if fitted.coming or context.budget is None or _surely_below_soft(fitted, context, answers):
         return None
-    uncounted, fitted = fitted, ensure_counted(turn, fitted, context)
+    uncounted = fitted
+    fitted = ensure_counted(turn, fitted, context)
     if fitted.tokens + sum(context.counter.message(a) for a in answers) <= SOFT * context.budget:
         return None
     if context.coming is not None and await context.coming():
@@ -351,16 +357,17 @@ class _Compactor:
         fitted: FittedContext,
         summaries: Sequence[Kept],
     ) -> None:
-        self.tail, self.room, self.cut = tail, context, fitted.cut
+        self.tail = tail
+        self.room = context
+        self.cut = fitted.cut
         self._tools = fitted.plan.epoch.tools  # what is offered stays for this request
         self.stored = sorted((tail.links[link], text) for link, text in summaries)
         message_groups = groups(tail.messages)
         newest_start = message_groups[-1].start if message_groups else 0
-        self._elided = (
-            newest_start - 1 + tail.start
-            if elidable(tail.messages, tail.sizes, newest_start)
-            else -1
-        )
+        if elidable(tail.messages, tail.sizes, newest_start):
+            self._elided = newest_start - 1 + tail.start
+        else:
+            self._elided = -1
         self.elide = tail.turn.chain.link(self._elided) if self._elided >= 0 else None
 
     def fresh(self, summary: str, cut_index: int, reason: str) -> FittedContext:
@@ -384,16 +391,16 @@ class _Compactor:
             self.tail, PlacementPlan(epoch, COMPACTION), context, cut_index, self._elided
         )
         # Search finds the full text of a stub.
-        fitted.how, fitted.evicted = (
-            reason,
-            list(fitted.swap),
-        )
+        fitted.evicted = list(fitted.swap)
+        fitted.how = reason
         return fitted
 
     def link(self, index: int) -> bytes:
         """Return the chain link of a message in the tail or at the cut."""
         chain = self.tail.turn.chain
-        return chain.link(index) if index >= self.tail.start else chain.before(index + 1)
+        if index >= self.tail.start:
+            return chain.link(index)
+        return chain.before(index + 1)
 
     def _mark(self, cut_index: int) -> None:
         """Let later turns decode only what this cut leaves."""
@@ -440,9 +447,11 @@ class _Compactor:
         coming: the summary is being made elsewhere, so this one is a fallback for this request
         only.
         """
-        messages, context = self.tail.turn.messages, self.room
+        messages = self.tail.turn.messages
+        context = self.room
         allowance = self.allowance(goal)
-        end_index, cut_summary = self.until(goal - allowance), dict(self.stored).get(self.cut, "")
+        end_index = self.until(goal - allowance)
+        cut_summary = dict(self.stored).get(self.cut, "")
         # Otherwise the cut's summary is not stored, and is made again.
         if end_index <= self.cut + 1 and (cut_summary or self.cut < 0):
             return self.fresh(cut_summary, self.cut, "nothing to evict")
@@ -473,8 +482,10 @@ class _Compactor:
 
     def until(self, goal: int) -> int:
         """Return the index before which everything is evicted to leave about `goal` tokens."""
-        tail, start = self.tail, self.tail.start
-        messages, begin = tail.messages, max(0, self.cut + 1 - start)
+        tail = self.tail
+        start = self.tail.start
+        messages = tail.messages
+        begin = max(0, self.cut + 1 - start)
         stubbed = set(elidable(messages, tail.sizes, self._elided + 1 - start))
         lean = [min(size, STUB) if i in stubbed else size for i, size in enumerate(tail.sizes)]
         newest_user = tail.turn.messages.after.user - start

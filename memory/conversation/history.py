@@ -27,13 +27,17 @@ from memory.conversation.messages import (
 )
 from memory.conversation.steps import end_step
 
-decode, encode = msgspec.json.decode, msgspec.json.encode
+decode = msgspec.json.decode
+encode = msgspec.json.encode
 _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode
-PIECES = 32  # joined beyond this number
-BETWEEN = b", \t\r\n"  # bytes between two messages
+# Joined beyond this number.
+PIECES = 32
+# Bytes between two messages.
+BETWEEN = b", \t\r\n"
 _between = re.compile(rb"[, \t\r\n]*")
-LONG_BYTES = 1 << 20  # of messages, which take some 15 ms to decode and to find in their text
+# Of messages, which take some 15 ms to decode and to find in their text.
+LONG_BYTES = 1 << 20
 LIGHT_MESSAGES = 256  # whose rows are written in 3 ms; 4,000 take 40
 STAYING = 16  # if more messages before a cut are kept, the history is decoded as a whole
 Span = tuple[int, int]  # start and end in a text
@@ -92,7 +96,8 @@ class PrefixInfo(msgspec.Struct, eq=False):
             self.system,
             self.first,
         )
-        extended.behind, extended.mark = self.behind, self.mark
+        extended.behind = self.behind
+        extended.mark = self.mark
         for i, message in enumerate(new_messages, self.count):
             role = message.get("role")
             if role == "assistant":
@@ -109,7 +114,9 @@ class PrefixInfo(msgspec.Struct, eq=False):
     def links_of(self, key: bytes) -> tuple[bytes, bytes] | None:
         """Return the links in the scope of this key; None if they are not remembered."""
         links_key, start, end = self.links
-        return (start, end) if links_key == key and end else None
+        if links_key == key and end:
+            return (start, end)
+        return None
 
 
 def conversation_key(message: Json) -> bytes:
@@ -225,19 +232,15 @@ class Messages(Sequence[Json]):
         locate_range: Callable[[], TextRange] = TextRange,
         source: SourceText | None = None,
     ) -> None:
-        self.before, self.new, self._known, self.source, self.heavy = (
-            prefix,
-            new_messages,
-            locate_range,
-            source,
-            len(new_messages) > LIGHT_MESSAGES,
-        )
+        self.before = prefix
+        self.new = new_messages
+        self._known = locate_range
+        self.source = source
+        self.heavy = len(new_messages) > LIGHT_MESSAGES
         self.after = prefix.extend(new_messages)
         # Decoded are the messages from that index on.
-        self._from, self._tail = (
-            prefix.count,
-            new_messages,
-        )
+        self._from = prefix.count
+        self._tail = new_messages
         self._mark: CompactionMark | None = None  # where decoding started
         self._few: dict[int, Json] = {}  # decoded messages before that
         self._spans: list[Span] = []
@@ -245,7 +248,9 @@ class Messages(Sequence[Json]):
     @classmethod
     def of(cls, messages: Sequence[Json]) -> Messages:
         """Wrap messages without a known prefix."""
-        return messages if isinstance(messages, Messages) else cls(PrefixInfo(), list(messages))
+        if isinstance(messages, Messages):
+            return messages
+        return cls(PrefixInfo(), list(messages))
 
     @property
     def all(self) -> list[Json]:
@@ -269,7 +274,8 @@ class Messages(Sequence[Json]):
         """
         if (source := self.source) is None:
             return b""
-        text, undecoded = source.text, self._known()
+        text = source.text
+        undecoded = self._known()
         start, end = undecoded.start, undecoded.end
         if not (self.before.count and self.before.checked):
             if self.before.count:
@@ -331,11 +337,9 @@ class Messages(Sequence[Json]):
             return
         undecoded = self._known()
         self._few = {i: decode(undecoded.text[a:b]) for i, (a, b) in cut_record.stays.items()}
-        self._from, self._mark, self._tail = (
-            cut_record.index,
-            cut_record,
-            [*undecoded.decode(cut_record.at, undecoded.end), *self.new],
-        )
+        self._tail = [*undecoded.decode(cut_record.at, undecoded.end), *self.new]
+        self._mark = cut_record
+        self._from = cut_record.index
 
     def first(self, count: int) -> list[int]:
         """Return the indexes below `count` of the messages to inspect.
@@ -366,13 +370,11 @@ class Messages(Sequence[Json]):
                 text, source_start, end = self.source.text, self.source.start, self.source.end
             else:  # as `ServerHistory` stores them
                 undecoded = self._known()
-                text, source_start, end = (
-                    b",".join(
-                        filter(None, (undecoded.text[: undecoded.end], encode(self.new)[1:-1]))
-                    ),
-                    undecoded.start,
-                    0,
+                text = b",".join(
+                    filter(None, (undecoded.text[: undecoded.end], encode(self.new)[1:-1]))
                 )
+                source_start = undecoded.start
+                end = 0
             self._spans = array_elements(
                 text, self._mark.at if self._mark is not None else source_start, end
             )
@@ -381,7 +383,9 @@ class Messages(Sequence[Json]):
     @property
     def text(self) -> bytes:
         """The text they can be forwarded from; empty for none."""
-        return self.source.text if self.source is not None else b""
+        if self.source is not None:
+            return self.source.text
+        return b""
 
     def spans(self) -> dict[int, Span]:
         """Return the spans of the decoded messages in their source, by `id`."""
@@ -389,11 +393,10 @@ class Messages(Sequence[Json]):
             return {}
         if source.new and self._tail is self.new:
             return dict(zip(map(id, self.new), source.new, strict=True))
-        spans_by_id = (
-            {id(m): self._mark.stays[i] for i, m in self._few.items()}
-            if self._mark is not None
-            else {}
-        )
+        if self._mark is not None:
+            spans_by_id = {id(m): self._mark.stays[i] for i, m in self._few.items()}
+        else:
+            spans_by_id = {}
         decoded_messages = self._tail if self._mark is not None else self.all
         return spans_by_id | dict(
             zip(map(id, decoded_messages), self._locate_decoded()[1], strict=True)
@@ -412,16 +415,16 @@ class Messages(Sequence[Json]):
         first_decoded = self._from
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
-            return (
-                self._tail[start - first_decoded : stop - first_decoded]
-                if step == 1 and start >= first_decoded and stop >= first_decoded
-                else self.all[index]
-            )
+            if step == 1 and start >= first_decoded and stop >= first_decoded:
+                return self._tail[start - first_decoded : stop - first_decoded]
+            return self.all[index]
         place = index + len(self) if index < 0 else index
         if place >= first_decoded:
             return self._tail[place - first_decoded]
         early_message = self._few.get(place)
-        return early_message if early_message is not None else self.all[index]
+        if early_message is not None:
+            return early_message
+        return self.all[index]
 
     def __iter__(self) -> Iterator[Json]:
         return iter(self.all)

@@ -32,17 +32,20 @@ from memory.search.zones import UTC_NAME, day_of
 from memory.stores.sql.rows.messages import SearchQuery
 
 ITEMS = 5
-TOKENS, WINDOW_SHARE = 600, 0.05  # of all items, and of a small context window
+# Of all items, and of a small context window.
+TOKENS, WINDOW_SHARE = 600, 0.05
 MAX_QUERY_CHARACTERS = 2000
 # Of an item, and of the text that it is taken from.
-MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
-    1000,
-    8000,
-)
-FIRST_WORD_CHARACTERS = 64  # of a text, among which its first word is looked for
-PROBED_CHARACTERS = 120  # of a text, whose words are looked for in a body
-MAX_KEPT_CHARACTERS = 600  # of a message of which it is kept whether it tells something
-MAX_RECALLED = 100  # items that a conversation remembers to have shown
+MAX_SHOWN_CHARACTERS = 1000
+MAX_INSPECTED_CHARACTERS = 8000
+# Of a text, among which its first word is looked for.
+FIRST_WORD_CHARACTERS = 64
+# Of a text, whose words are looked for in a body.
+PROBED_CHARACTERS = 120
+# Of a message of which it is kept whether it tells something.
+MAX_KEPT_CHARACTERS = 600
+# Items that a conversation remembers to have shown.
+MAX_RECALLED = 100
 HEADING = "Found in memory; it may or may not matter here."
 # A line of recalled items, as a model may repeat it.
 _ITEM = re.compile(
@@ -139,7 +142,9 @@ def recall_query(
     """
     own_text = own_words(harness.own_edges(message))
     words = " ".join(s for s in sentences(own_text) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
-    return replace(RECALLED, text=words, within=max_characters) if words else None
+    if words:
+        return replace(RECALLED, text=words, within=max_characters)
+    return None
 
 
 def alternate(recall_hits: RecallHits) -> list[Hit]:
@@ -172,8 +177,10 @@ class BodyBeginnings:
     """
 
     def __init__(self, body: bytes, load: Callable[[], Sequence[Json]]) -> None:
-        self._body, self._load = body, load
-        self._is_escaped = b"\\u00" in body  # so a plain character may be spelt otherwise
+        self._body = body
+        self._load = load
+        # So a plain character may be spelt otherwise.
+        self._is_escaped = b"\\u00" in body
         self._decoded_body: Beginnings | None = None
 
     def __contains__(self, beginning: object) -> bool:
@@ -189,7 +196,9 @@ class BodyBeginnings:
 def _first_word(text: str) -> str:
     """Return the first word of a text, as far as it is short and stands near the beginning."""
     words = text[:FIRST_WORD_CHARACTERS].split(None, 1)
-    return words[0][: FIRST_WORD_CHARACTERS // 4] if words else ""
+    if words:
+        return words[0][: FIRST_WORD_CHARACTERS // 4]
+    return ""
 
 
 def _shown_beginning(text: str) -> str:
@@ -205,7 +214,9 @@ def _key(hit: Hit) -> int:
 def _spoken(hit: Hit) -> str:
     """Return what a hit says; what an earlier version stored of an assistant has its thoughts."""
     text = str(hit["content"][:MAX_INSPECTED_CHARACTERS])
-    return without_thoughts(text) if hit.get("role") == "assistant" else text
+    if hit.get("role") == "assistant":
+        return without_thoughts(text)
+    return text
 
 
 def _without_ours(hit: Hit, tag: str) -> str:
@@ -219,14 +230,20 @@ def _said_by(hit: Hit) -> str:
     """Return who said a hit, as it stands in its line; of a passage which layer, if not theirs."""
     if "role" not in hit:
         layer = hit.get("layer", OWN)
-        return "" if layer == OWN else f", {escape(layer)}"
-    name = f" {escape(hit['speaker'])}" if hit.get("speaker") else ""
+        if layer == OWN:
+            return ""
+        return f", {escape(layer)}"
+    name = ""
+    if hit.get("speaker"):
+        name = f" {escape(hit['speaker'])}"
     return f", {hit['role']}{name}"
 
 
 def token_budget(window: int | None) -> int:
     """Return the most tokens of the items. window: the model's, None if unknown."""
-    return TOKENS if window is None else min(TOKENS, int(WINDOW_SHARE * window))
+    if window is None:
+        return TOKENS
+    return min(TOKENS, int(WINDOW_SHARE * window))
 
 
 def render_recall(

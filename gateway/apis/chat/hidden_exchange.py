@@ -13,8 +13,10 @@ from gateway.wire.placement import BY
 from memory import Messages, ToolCall, kept_arguments
 from memory.session.toolbox import Result, ResultImage, text_of_result
 
-PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # that JSON spells in one way, nearly always
-SEARCHED_IDS = 4  # that are looked for in all the bytes of a request
+# That JSON spells in one way, nearly always.
+PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch
+# That are looked for in all the bytes of a request.
+SEARCHED_IDS = 4
 
 
 class HiddenExchange:
@@ -54,7 +56,8 @@ class HiddenExchange:
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
         """Add a round that ended too early, and what the model is told behind it."""
         message = _message(result, by)
-        self.messages += [message] if message.get("content") else []
+        if message.get("content"):
+            self.messages += [message]
         self.messages.append({"role": "user", "content": text})
 
     def has_room(self, body: Json) -> bool:
@@ -182,4 +185,6 @@ def _new_call_id() -> str:
 
 def _arguments(call: Json) -> str:
     arguments = call["function"].get("arguments")
-    return arguments if isinstance(arguments, str) else encode(arguments or {}).decode()
+    if isinstance(arguments, str):
+        return arguments
+    return encode(arguments or {}).decode()

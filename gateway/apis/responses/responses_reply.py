@@ -64,7 +64,8 @@ from gateway.wire.part_keys import (
 )
 
 NO_IDENT = ("",)
-PIECES = {  # of the kinds of items that grow: the event's type, its lines, and the member
+# Of the kinds of items that grow: the event's type, its lines, and the member.
+PIECES = {
     "message": (TEXT_DELTA, b"event: response.output_text.delta\ndata: ", TEXT),
     CALL: (ARGUMENTS_DELTA, b"event: response.function_call_arguments.delta\ndata: ", ARGUMENTS),
 }
@@ -231,14 +232,20 @@ class ResponsesMask(SearchingMask):
 
     def part_of(self, event: Json) -> Json:
         item = event.get("item")
-        return item if isinstance(item, dict) else {}
+        if isinstance(item, dict):
+            return item
+        return {}
 
     def is_carrier(self, part: Json) -> bool:
         return self._echo.is_carrier(part)
 
     def call_name(self, part: Json) -> str | None:
-        name = part.get("name") if part.get("type") == CALL else None
-        return name if isinstance(name, str) else None
+        name = None
+        if part.get("type") == CALL:
+            name = part.get("name")
+        if isinstance(name, str):
+            return name
+        return None
 
     def may_name_late(self, part: MaskedPart) -> bool:
         return part.kind == CALL or not (part.kind or part.has_ended)
@@ -271,7 +278,10 @@ class ResponsesMask(SearchingMask):
 
     def _match_listed(self, items: Any) -> None:
         """Take what the end of a response tells of its items that no event did."""
-        listed_items = [i for i in items if isinstance(i, dict)] if isinstance(items, list) else []
+        if isinstance(items, list):
+            listed_items = [i for i in items if isinstance(i, dict)]
+        else:
+            listed_items = []
         check_count(len(listed_items))
         keys = list(map(item_key, listed_items))
         for item, key, part in zip(listed_items, keys, self._parts.match(keys), strict=True):
@@ -297,7 +307,8 @@ class ResponsesMask(SearchingMask):
         number = self._next_number()
         is_unchanged = event.get("sequence_number") == number or not self._numbered
         if "item" in event and (item := self._echo.item(event["item"])) is not event["item"]:
-            event, is_unchanged = {**event, "item": item}, False
+            event = {**event, "item": item}
+            is_unchanged = False
         if event_bytes and is_unchanged and (place is None or self._is_at(event, place)):
             return event_bytes
         return event_of(self._write(event, number, place))
@@ -385,7 +396,9 @@ class ResponsesMask(SearchingMask):
 
     def _show_item(self, item: Json) -> Json:
         shown_item: Json = self._echo.item(item)
-        return shown_item if self.citations is None else self.citations.cite_item(shown_item)
+        if self.citations is None:
+            return shown_item
+        return self.citations.cite_item(shown_item)
 
     def lift_part(self, place: int, part: Json) -> Iterator[Json]:
         self.cuts.append([])
@@ -396,7 +409,9 @@ class ResponsesMask(SearchingMask):
 
     def _response(self) -> Json:
         response = self._terminal[0].get("response") if self._terminal is not None else None
-        return response if isinstance(response, dict) else {"status": "incomplete"}
+        if isinstance(response, dict):
+            return response
+        return {"status": "incomplete"}
 
     def end_round(self) -> None:
         self._terminal = None

@@ -33,7 +33,8 @@ class CompactedAnswer(PassthroughProducer):
         passing: RelayedRequest,
     ) -> None:
         super().__init__(forward, passing, stream=False)
-        self._gateway, self._content = gateway, content
+        self._gateway = gateway
+        self._content = content
         self._is_own = False
 
     async def body(self) -> AsyncGenerator[bytes, None]:
@@ -48,17 +49,22 @@ class CompactedAnswer(PassthroughProducer):
             yield answer
 
     def build_head(self, *, committed: bool) -> ResponseHead:
-        return ResponseHead(list(JSON)) if self._is_own else super().build_head(committed=committed)
+        if self._is_own:
+            return ResponseHead(list(JSON))
+        return super().build_head(committed=committed)
 
     async def ready(self) -> CompactedAnswer:
         """Tell the items in full that the server cannot take by their ids."""
-        gateway, content = self._gateway, self._content
+        gateway = self._gateway
+        content = self._content
         if not await kept_responses.may_refer(content.data):
             return self
         body = await self._read()
-        items, tenant = body.get("input"), content.principal.tenant
+        items = body.get("input")
+        tenant = content.principal.tenant
         if isinstance(items, list):
-            with suppress(StoreUnavailable):  # then the server is asked
+            # Then the server is asked.
+            with suppress(StoreUnavailable):
                 user = self._user_in(body)
                 full_items = await kept_responses.resolve(gateway, tenant, user, items)
                 if (sent_items := tell_items(items, full_items)) != items:
@@ -77,7 +83,8 @@ class CompactedAnswer(PassthroughProducer):
     async def _compact(self) -> bytes:
         """Return an answer of the gateway's. Raises GatewayError."""
         body = await self._read()
-        principal, user = self._content.principal, self._user_in(body)
+        principal = self._content.principal
+        user = self._user_in(body)
         items = [*await self._chain(body, user), *input_items(body)]
         compactor = Compactor(self._gateway, self._forward, principal.tenant, user)
         compaction = await compactor.compact(str(body.get("model") or ""), items)

@@ -20,9 +20,11 @@ from gateway.storage.responses import CONVERSATION, StoredResponse
 from gateway.wire.chat import Json
 from memory import StoreUnavailable
 
-KEPT = "conv_kept"  # what the ids of those begin with that are kept here
+# What the ids of those begin with that are kept here.
+KEPT = "conv_kept"
 MEMBER = b'"conversation"'
-ESCAPE = b"\\u00"  # a member may be spelt with it
+# A member may be spelt with it.
+ESCAPE = b"\\u00"
 
 
 async def find_thread(gateway: GatewayState, request: TurnInput) -> StoredResponse | None:
@@ -55,7 +57,10 @@ def conversation_named(body: Json) -> str:
     reference: Any = body.get("conversation")
     if reference is None:
         return ""
-    name = reference.get("id") if isinstance(reference, dict) else reference
+    if isinstance(reference, dict):
+        name = reference.get("id")
+    else:
+        name = reference
     if not isinstance(name, str) or not name:
         raise BadRequest(
             "`conversation` must be an id, or an object with an `id`.", param="conversation"

@@ -42,12 +42,17 @@ from memory import StoreUnavailable
 
 log = logging.getLogger("mnemogate")
 CHAINED = ("previous_response_id", "conversation")
-REFERRING = (b"\\u00", REFERENCE.encode())  # an escape may spell a member in other characters
-MOST_ITEMS = 100  # of a page
-KEEPS_NOTHING = ("read", "off")  # modes in which nothing is written
-DELETED = "deleted"  # the type of an item that was
+# An escape may spell a member in other characters.
+REFERRING = (b"\\u00", REFERENCE.encode())
+# Of a page.
+MOST_ITEMS = 100
+# Modes in which nothing is written.
+KEEPS_NOTHING = ("read", "off")
+# The type of an item that was.
+DELETED = "deleted"
 MIB = 1 << 20
-MAX_KEPT_BYTES = 8 << 20  # of one request's items; a longer one is served, and not kept
+# Of one request's items; a longer one is served, and not kept.
+MAX_KEPT_BYTES = 8 << 20
 
 
 async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") -> TurnInput:
@@ -249,14 +254,19 @@ async def check_room(
 
     thread: the conversation that they are of, "" for none. Raises RequestConflict, Unavailable.
     """
-    settings, sizes = gateway.settings.memory, gateway.kept_sizes
+    settings = gateway.settings.memory
+    sizes = gateway.kept_sizes
     try:
         await gateway.memory.wait_until_ready()
         user_bytes = await sizes.of_user(tenant, user)
-        conversation_bytes = await sizes.of_conversation(tenant, thread) if thread else 0
+        conversation_bytes = 0
+        if thread:
+            conversation_bytes = await sizes.of_conversation(tenant, thread)
     except StoreUnavailable as e:
         raise store_is_away() from e
-    owner_name = f"The user {user[:64]!r}" if user is not None else "Requests that name no user"
+    owner_name = "Requests that name no user"
+    if user is not None:
+        owner_name = f"The user {user[:64]!r}"
     has = "has" if user is not None else "have"
     _refuse_if_full(f"{owner_name} {has}", user_bytes + size, "kept_mib", settings.kept_mib)
     if thread:
@@ -270,10 +280,8 @@ def count_answer(
     gateway: GatewayState, request: TurnInput, kept_parts: Json, response: Json
 ) -> None:
     """Count the bytes of an answer that is kept; those of its request are counted already."""
-    size, tenant = (
-        len(_encode(response)) + len(_encode(kept_parts.get("output") or {})),
-        request.principal.tenant,
-    )
+    size = len(_encode(response)) + len(_encode(kept_parts.get("output") or {}))
+    tenant = request.principal.tenant
     gateway.kept_sizes.add(tenant, request.user, request.thread, size)
 
 
@@ -343,7 +351,9 @@ def kept_members(items: Sequence[Any], replies: Sequence[Json], response: Json) 
         kept_parts["output"] = [
             i for i in output if str(i.get("call_id")) in calls or "call_id" not in i
         ]
-    return kept_parts if len(_encode(kept_parts)) <= MAX_KEPT_BYTES else {}
+    if len(_encode(kept_parts)) <= MAX_KEPT_BYTES:
+        return kept_parts
+    return {}
 
 
 def input_of(row: StoredResponse) -> list[Json]:
@@ -357,7 +367,8 @@ def input_of(row: StoredResponse) -> list[Json]:
 def asked_page(items: list[Json], query: str) -> Json:
     """Return the page of items that a query asks for. Raises BadRequest."""
     parameters = {k: v[0] for k, v in parse_qs(query).items()}
-    limit, order = parameters.get("limit", "20"), parameters.get("order", "desc")
+    limit = parameters.get("limit", "20")
+    order = parameters.get("order", "desc")
     if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_ITEMS):
         raise BadRequest(
             f"`limit` is {limit[:40]!r}: give a number from 1 to {MOST_ITEMS}.", param="limit"
@@ -372,7 +383,8 @@ def page_of(items: list[Json], limit: int, after: str, *, newest: bool) -> Json:
 
     after: id of the item behind which it begins, "" for the first. newest: the newest come first.
     """
-    items = items[::-1] if newest else items
+    if newest:
+        items = items[::-1]
     begin = next((i + 1 for i, item in enumerate(items) if item["id"] == after), 0)
     data = items[begin : begin + limit]
     return {

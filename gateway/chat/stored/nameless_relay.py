@@ -57,7 +57,8 @@ class _NamelessRequest(NamedTuple):
         is_stored = self.members.get("store") is not False
         if not is_stored or folded_path(content.path) != f"/{RESPONSES.name}":
             return PassthroughProducer(forward, passing, content.wants_events)
-        names, principal = self.gateway.names, content.principal
+        names = self.gateway.names
+        principal = content.principal
         request = TurnInput(
             id=self.id,
             principal=principal,

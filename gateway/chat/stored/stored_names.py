@@ -37,7 +37,8 @@ from memory import StoreUnavailable
 # What a body names stored responses, conversations and items with; an escape may spell it.
 CHAINING = (b"previous_response_id", b'"conversation"', b"item_reference")
 NAMING = (*CHAINING, b'"id"', b"\\u00")
-CONTAINERS = "containers"  # those that answers told of are known, as items are
+# Those that answers told of are known, as items are.
+CONTAINERS = "containers"
 
 
 async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnInput:
@@ -51,10 +52,13 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
     # It goes on as it came.
     if not request.uses_memory and await look_for(request.raw_body, *CHAINING):
         await run_by_weight(request.raw_body, check_members, request.raw_body)
-    history = request.whole_facts.history if request.whole_facts is not None else None
+    history = None
+    if request.whole_facts is not None:
+        history = request.whole_facts.history
     text = (history.unchecked if history is not None else b"") or request.raw_body
     if len(text) <= SURE_BYTES and names_nothing(text):
-        objects, models = False, False
+        objects = False
+        models = False
     else:
         objects, models = await run_by_weight(text, _look_through, text)
     if history is not None and not (objects or models):
@@ -63,7 +67,8 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
         return request
     request = await kept_responses.read_input(request)
     body = request.body
-    if request.api.is_chat:  # whose messages are not decoded
+    # Whose messages are not decoded.
+    if request.api.is_chat:
         body = await run_by_weight(request.raw_body, kept_responses.read_whole, request.raw_body)
     await check_names(gateway, principal, request.user, request.raw_body, body)
     return request
@@ -150,7 +155,8 @@ async def check_items(
     except Unavailable:
         if not gateway.keys.own:
             raise
-        return  # the account is the caller's own
+        # The account is the caller's own.
+        return
     for name in ids:
         is_known = name in owners
         if owners.get(name) != user if is_known else not gateway.keys.own:

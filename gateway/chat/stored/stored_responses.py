@@ -59,13 +59,15 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
         request = await check_references(gateway, request)
         request = await _resolve_references(gateway, request)
     previous_id = request.body.get("previous_response_id")
-    account = gateway.keys.own and not request.uses_memory  # which the provider guards
+    # Which the provider guards.
+    account = gateway.keys.own and not request.uses_memory
     if not isinstance(previous_id, str) or account:
         return request
     row = await find_base(gateway, request.principal, request.user, previous_id)
     if row is None:
         return await _begin_anew(request, previous_id)
-    if kept_responses.is_kept(row):  # though the server keeps those of today
+    # Though the server keeps those of today.
+    if kept_responses.is_kept(row):
         return await _with_room(gateway, request, await kept_responses.expand(gateway, request))
     return await _go_on(request, row, previous_id)
 
@@ -85,7 +87,9 @@ async def _check_chain(gateway: GatewayState, request: TurnInput) -> None:
 
     Raises ResourceNotFound for another owner's, BadRequest, Unavailable.
     """
-    principal, user, body = request.principal, request.user, request.body
+    principal = request.principal
+    user = request.user
+    body = request.body
     if isinstance(name := body.get("previous_response_id"), str):
         await find_own(gateway, principal, user, name)
     if "conversation" in body and (name := conversation_named(body)):
@@ -102,7 +106,9 @@ async def _with_room(
     """
     if request.kept_items is None:
         return request
-    tenant, user, size = request.principal.tenant, request.user, len(sent_request.raw_body)
+    tenant = request.principal.tenant
+    user = request.user
+    size = len(sent_request.raw_body)
     try:
         await kept_responses.check_room(gateway, tenant, user, request.thread, size)
     except RequestConflict as e:
@@ -127,7 +133,9 @@ async def find_base(
     if row.kind != COMMAND:
         return row
     base = row.echo.get("previous_response_id")
-    return await find_own(gateway, principal, user, base) if base else None
+    if base:
+        return await find_own(gateway, principal, user, base)
+    return None
 
 
 async def _begin_anew(request: TurnInput, previous_id: str) -> TurnInput:
@@ -149,7 +157,8 @@ async def _go_on(request: TurnInput, row: StoredResponse, previous_id: str) -> T
     """Return a request as it continues a response that its provider stores."""
     if request.whole_facts is None:
         request = await kept_responses.read_input(request)
-    body, facts = request.body, request.whole_facts
+    body = request.body
+    facts = request.whole_facts
     if previous_id != row.rounds[-1] or row.pending:
         items = [*row.pending, *input_items(body)]
         body = {**body, "previous_response_id": row.rounds[-1], "input": items}

@@ -48,7 +48,8 @@ class StoredStream(CompletionProducer):
 
     def __init__(self, events: StoredEvents) -> None:
         super().__init__(stream=True)
-        self._events, self._mask = events, events.mask
+        self._events = events
+        self._mask = events.mask
 
     @property
     def memory(self) -> str:
@@ -57,7 +58,9 @@ class StoredStream(CompletionProducer):
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         row = self._events.row
         is_kept_here = is_kept(row) or bool(row.kind) or not row.rounds
-        first_round = None if is_kept_here else await self._open(row.rounds[0])
+        first_round = None
+        if not is_kept_here:
+            first_round = await self._open(row.rounds[0])
         if first_round is None:
             response = await self._events.read_response()
             cuts = row.echo.get("cuts") or ()
@@ -96,7 +99,10 @@ class StoredStream(CompletionProducer):
         finally:
             await incoming.close()
         mask = self._mask
-        _, result = await run_heavy(mask.close) if mask.is_long else mask.close()
+        if mask.is_long:
+            _, result = await run_heavy(mask.close)
+        else:
+            _, result = mask.close()
         if result.error is not None:
             raise UpstreamFailed(result.error)
         if not result.complete:

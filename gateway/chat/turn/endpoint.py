@@ -117,8 +117,12 @@ def entry_of(request: TurnInput) -> RequestInfo:
 def name_memory(entry: RequestInfo, request: TurnInput) -> None:
     """Let the answer name whose memory it is about, where that is not plainly the user's."""
     if request.mode != "off":
-        entry.agent, entry.project = request.agent, request.project
-        entry.owner = request.user if request.agent_call.agent is None else request.owner
+        entry.agent = request.agent
+        entry.project = request.project
+        if request.agent_call.agent is None:
+            entry.owner = request.user
+        else:
+            entry.owner = request.owner
 
 
 def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
@@ -126,9 +130,11 @@ def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     principal = request.principal
     owner = request.user
     if principal.paths is None and (gateway.settings.single_user or not request.uses_memory):
-        owner = None  # in an account that one person uses, their key passes as it is
+        # In an account that one person uses, their key passes as it is.
+        owner = None
     forward = new_dispatcher(gateway, request.route, request.headers, principal, owner)
-    forward.wire, forward.dropped = request.api, request.dropped_members
+    forward.wire = request.api
+    forward.dropped = request.dropped_members
     if request.whole_facts is not None:
         history = request.whole_facts.history
         # Of a chat completion, new messages are sent as they came, where it is known how they stand
@@ -136,8 +142,12 @@ def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
         as_they_came = request.api.is_chat and history.source is not None
         may_be_long = len(request.raw_body) > LIGHT_BYTES
         is_long = may_be_long and history.is_long
-        forward.writes_off_loop = is_long if as_they_came else history.heavy
-    if not request.api.is_chat:  # as the relay does; what chat completions take is known
+        if as_they_came:
+            forward.writes_off_loop = is_long
+        else:
+            forward.writes_off_loop = history.heavy
+    # As the relay does; what chat completions take is known.
+    if not request.api.is_chat:
         forward.query = query_of(request)
     forward.meter.guess = len(request.raw_body) // BYTES_A_TOKEN + 1
     if gateway.settings.routing.sticky:

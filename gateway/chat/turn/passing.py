@@ -25,11 +25,10 @@ def relay_turn(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher
 ) -> PassthroughProducer:
     """Return what forwards the request unchanged, without memory."""
-    state, reason = (
-        ("degraded", f"degraded: {request.too_heavy}")
-        if request.too_heavy
-        else ("off", request.off_reason)
-    )
+    if request.too_heavy:
+        state, reason = ("degraded", f"degraded: {request.too_heavy}")
+    else:
+        state, reason = ("off", request.off_reason)
     status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
     passing = RelayedRequest(
         "POST",

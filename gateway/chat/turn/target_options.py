@@ -30,7 +30,8 @@ def target_options(
     session: Session,
 ) -> TargetOptions:
     """Return what a turn needs to know of its target."""
-    facts, body = request.facts, request.body
+    facts = request.facts
+    body = request.body
     has_lacks = gateway.lacks.byte_count > 0
     return TargetOptions(
         # A task leaves as its client sent it.

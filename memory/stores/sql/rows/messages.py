@@ -35,8 +35,10 @@ from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 from memory.stores.sql.rows.message_pieces import contents_of
 from memory.stores.sql.turns.replaced_turns import NAMED_CHARACTERS, complete_hits
 
-m, n = t.messages.c, t.nodes.c
-encode, decode = msgspec.json.encode, msgspec.json.decode
+m = t.messages.c
+n = t.nodes.c
+encode = msgspec.json.encode
+decode = msgspec.json.decode
 
 
 class MessagePlace(msgspec.Struct):
@@ -124,7 +126,8 @@ def add(
     new_messages = (
         _not_there(conn, place.conversation, digested_messages) if once else digested_messages
     )
-    rows, index = list(rows_of(scope_id, place, contents_of(new_messages))), sql_driver(conn).index
+    rows = list(rows_of(scope_id, place, contents_of(new_messages)))
+    index = sql_driver(conn).index
     previous_newest, greatest = index.read_newest(conn), 0
     for row in rows:
         key = new_message_key()

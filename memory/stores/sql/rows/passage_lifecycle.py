@@ -24,9 +24,12 @@ from memory.stores.sql.rows import passages as passage_rows
 from memory.stores.sql.rows.jobs import enqueue
 from memory.stores.sql.rows.messages import SearchQuery
 
-p, v = t.passages.c, t.block_versions.c
-MAX_OUTDATED = 100  # facts that recall knows to be no longer true
-MAX_NEIGHBOUR_CHARACTERS = 2000  # of a text whose neighbours are looked for
+p = t.passages.c
+v = t.block_versions.c
+# Facts that recall knows to be no longer true.
+MAX_OUTDATED = 100
+# Of a text whose neighbours are looked for.
+MAX_NEIGHBOUR_CHARACTERS = 2000
 SELECT_CANDIDATES = select(p.id, p.content).where(
     p.id.in_(bindparam("keys", expanding=True)),
     p.scope_id == bindparam("scope"),
@@ -69,14 +72,12 @@ def near_duplicates(
     keys = [
         candidate_rows[i].id for i in find_duplicates(text, [r.content for r in candidate_rows])
     ]
-    return (
-        [
+    if keys:
+        return [
             passage_rows.to_hit(r)
             for r in conn.execute(select(t.passages).where(p.id.in_(keys)).order_by(p.id.desc()))
         ]
-        if keys
-        else []
-    )
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,10 @@ def keep(conn: Connection, scope_id: int, new_passage: passage_rows.NewPassage) 
 
     A longer wording sets the shorter one aside, reversibly.
     """
-    created_at = new_passage.created_at if new_passage.created_at is not None else clock.now()
+    if new_passage.created_at is not None:
+        created_at = new_passage.created_at
+    else:
+        created_at = clock.now()
     insert_result = InsertResult([], 0, 0)
     for passage_text in passages_of(new_passage.content):
         duplicates = near_duplicates(conn, scope_id, passage_text, new_passage.node)

@@ -244,14 +244,16 @@ class Journal:
         """Append a row; False if the turn has to be written at once. Raises ErasedMeanwhile."""
         if self.rows >= MOST_ROWS or self._bytes >= MOST_BYTES:
             return False
-        values, scope = entry.values, entry.owner.scope.key
+        values = entry.values
+        scope = entry.owner.scope.key
         if values["scope"] is None:
             values["scope"] = scopes.get_or_create(conn, entry.owner)
         if not execute(conn, APPEND, values):
             return False
         size = len(values["entry"])
         self.newest_key = values["id"]
-        key, scope_id = self.newest_key, values["scope"]
+        key = self.newest_key
+        scope_id = values["scope"]
         row = _WaitingRow(key, scope_id, entry.conversation, size, entry.is_urgent)
         self._waiting_rows.setdefault(scope, []).append(row)
         self._scopes[row.scope_id] = scope
@@ -266,7 +268,8 @@ class Journal:
         of: a scope, all if it is None. max_rows: rows. A row that cannot be filed stays, marked as
         broken, and holds up no other.
         """
-        statement, values = NEXT, {"after": 0, "most": FILED_TOGETHER}
+        statement = NEXT
+        values = {"after": 0, "most": FILED_TOGETHER}
         if of is not None:
             waiting_rows = self._waiting_rows.get(of)
             statement = NEXT_OF
@@ -355,7 +358,9 @@ class BehindJournal(Generic[T]):
     def __init__(
         self, journal: Journal, work: Callable[[Connection], T], of: bytes | None = None
     ) -> None:
-        self._journal, self._work, self.of = journal, work, of
+        self._journal = journal
+        self._work = work
+        self.of = of
         self.filed = 0
 
     def __call__(self, conn: Connection) -> T:

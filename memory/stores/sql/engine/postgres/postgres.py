@@ -100,7 +100,8 @@ class PostgresConnection:
     """One connection with SQLAlchemy over it."""
 
     def __init__(self, over: AsyncConnection, raw_connection: asyncpg.Connection) -> None:
-        self.over, self.raw = over, raw_connection
+        self.over = over
+        self.raw = raw_connection
 
     async def read(self, work: Work[Any], *, single: bool) -> Any:
         """Run a read, in a transaction unless it is a single statement."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import asyncpg
 
-HOST_SECONDS = 1.0  # for each of several hosts: less than a lease waits, whichever is the primary
+# For each of several hosts: less than a lease waits, whichever is the primary.
+HOST_SECONDS = 1.0
 
 
 async def connect(**arguments: Any) -> asyncpg.Connection:
