@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.auth.authenticator import Authenticator
 from gateway.auth.credential_cache import CredentialCache
 from gateway.auth.key_store import KeyStore
-from gateway.auth.user_resolver import UserResolver
+from gateway.chat.stored_registration import STORED
 from gateway.config.agents import PREFIX
 from gateway.config.file_tools import find_file_limits
 from gateway.config.memory_settings import BlockDefault
@@ -165,7 +165,6 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     return GatewayState(
         settings,
         _authenticator(settings, secret, KeyStore(database)),
-        UserResolver(settings),
         router,
         memory,
         secret,
@@ -184,6 +183,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         _toolbox(settings, memory, secret),
         shared,
         _traces(settings),
+        STORED,
     )
 
 
@@ -242,7 +242,6 @@ def reload_state(
         running_gateway,
         settings=settings,
         keys=_authenticator(settings, running_gateway.secret, running_gateway.keys.key_store),
-        names=UserResolver(settings),
         router=router,
         prefixes=RequestParseCache(),
         background=UiPromptDetector(settings.memory.ignore),

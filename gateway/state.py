@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any
@@ -96,17 +96,35 @@ class ServerState:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRoom:
+    """What a gateway does with stored objects of the Responses API, by `gateway.chat.stored`.
+
+    link: returns a request with what it goes on from. keep: returns what keeps a turn's response.
+    relay: returns what forwards a request whose provider stores the response. may_compact: tells
+    whether a request may ask for a compaction. compact: returns what answers such a request. book:
+    asks for responses in the background as long as the gateway runs.
+    """
+
+    link: Callable[..., Awaitable[Any]]
+    keep: Callable[..., Any]
+    relay: Callable[..., Any]
+    may_compact: Callable[..., bool]
+    compact: Callable[..., Awaitable[Any]]
+    book: Callable[..., Coroutine[Any, Any, None]]
+
+
 @dataclass(slots=True)
 class GatewayState:
     """Everything a request needs, wired in `gateway.app`.
 
     A reload makes another state with the same memory and process; a request keeps the state it
     began with. lacks: what each target was seen to reject (1: tools, 2: any addition), and when.
+    stored: None for a gateway without that room.
     """
 
     settings: Settings
     keys: Authenticator
-    names: UserResolver
     router: Router
     memory: Memory
     secret: bytes
@@ -125,7 +143,9 @@ class GatewayState:
     toolbox: ToolRegistry
     shared: RedisClient | None = None
     traces: TurnTraces | None = None
+    stored: StoredRoom | None = None
     lacks: Lacks = field(default_factory=no_lacks)
+    names: UserResolver = field(init=False)
     clients: ClientProfiles = field(init=False)
     agents: AgentDirectory = field(init=False)
     skills: SkillTools = field(init=False)
@@ -134,6 +154,7 @@ class GatewayState:
     guard: KeylessGuard | None = field(init=False)
 
     def __post_init__(self) -> None:
+        self.names = UserResolver(self.settings)
         self.clients = ClientProfiles(self.settings)
         self.agents = AgentDirectory(self.settings, self.memory, self.secret)
         self.skills = SkillTools(self.memory)

@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.chat.intake.called_agent import CalledAgent
 from gateway.chat.intake.request import KnownCall, MemoryPath, read_turn_input
-from gateway.chat.stored.stored_responses import link_response
+from gateway.chat.intake.request_link import link_request
 from gateway.chat.turn.degraded import DegradedProducer
 from gateway.chat.turn.endpoint import dispatcher_of, entry_of, serve
 from gateway.chat.turn.producer import TurnProducer, begin_turn
@@ -225,7 +225,7 @@ async def _answer(
     known_call = KnownCall(call.principal, called_agent)
     path = MemoryPath(letta_format, known_call=known_call)
     request = await read_turn_input(gateway, inner_request.scope, inner_request.receive, path)
-    request = await link_response(gateway, request)
+    request = await link_request(gateway, request)
     forward = dispatcher_of(gateway, request)
     forward.dropped = [*request.dropped_members, *listable(call.dropped_members)]
 

@@ -10,8 +10,8 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.chat.intake.memory_mode import mode_of
+from gateway.chat.intake.relayed_names import check_content
 from gateway.chat.stored.conversation_endpoint import ConversationVerb
-from gateway.chat.stored.relayed_names import check_content
 from gateway.chat.stored.stored_answer import StoredAnswer, stored_answer
 from gateway.http.paths import segment
 from gateway.http.request_body import read_body

@@ -8,7 +8,6 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 
-from gateway.chat.stored.background_booking import book_pending
 from gateway.server.device_memory import add_device_memories
 from gateway.server.heartbeat import keep_time
 from gateway.server.hidden_agents import tell_of_hidden_agents
@@ -65,8 +64,9 @@ async def _open(current_state: CurrentState) -> None:
             await gateway.toolbox.shared.start()
             await gateway.toolbox.tenant_tools.read_quietly()
             await tell_of_hidden_agents(gateway)
-            booking = book_pending(lambda: current_state.gateway)
-            gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
+            if gateway.stored is not None:
+                booking = gateway.stored.book(lambda: current_state.gateway)
+                gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
             if gateway.settings.server.jobs:
                 clock = keep_time(lambda: current_state.gateway)
                 gateway.process.jobs.add(asyncio.create_task(clock, name="heartbeat"))

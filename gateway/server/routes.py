@@ -13,8 +13,8 @@ from gateway.apis.base import ApiFormat
 from gateway.apis.chat.chat_format import CHAT
 from gateway.apis.messages.messages_format import MESSAGES
 from gateway.apis.responses.responses_format import RESPONSES
+from gateway.chat.intake.relayed_names import check_content
 from gateway.chat.intake.request import MemoryPath
-from gateway.chat.stored.relayed_names import check_content
 from gateway.chat.turn import endpoint
 from gateway.errors import ResourceNotFound
 from gateway.http.paths import UpstreamPath, segment, upstream_path

@@ -10,8 +10,8 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.chat.intake.memory_mode import mode_of
+from gateway.chat.intake.relayed_names import check_content
 from gateway.chat.stored.compacted_answer import CompactedAnswer
-from gateway.chat.stored.relayed_names import check_content
 from gateway.chat.stored.stored_endpoint import StoredVerb
 from gateway.http.paths import segment
 from gateway.relay.endpoint import pass_on

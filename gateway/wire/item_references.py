@@ -14,6 +14,8 @@ from gateway.wire.chat import Json
 from gateway.wire.own_marks import MADE_HERE, ORPHANED, has_mark, without_reasoning
 
 REFERENCE = "item_reference"
+# What a body holds that names items by their ids; an escape may spell a member.
+REFERRING = (REFERENCE.encode(), b"\\u00")
 IDENT = re.compile(r"[\w.-]+")
 # What a call may stand in.
 CHAINED = ("previous_response_id", "conversation")

@@ -136,6 +136,11 @@ class TurnInput(msgspec.Struct, frozen=True):
         return (agent_call.model if agent_call.agent is not None else "") or self.body["model"]
 
     @property
+    def runs_in_background(self) -> bool:
+        """Whether a response goes on at its provider without its client."""
+        return bool(self.body.get("background")) and self.body.get("store") is not False
+
+    @property
     def owner(self) -> str | None:
         """Whose memory it is about; None where nobody's."""
         agent = self.agent_call.agent

@@ -56,14 +56,9 @@ BILLED = (b"openai-organization", b"openai-project")
 log = logging.getLogger("mnemogate")
 
 
-def runs_in_background(request: TurnInput) -> bool:
-    """Tell whether a response goes on at its provider without its client."""
-    return bool(request.body.get("background")) and request.body.get("store") is not False
-
-
 def booking_of(request: TurnInput, forward: Dispatcher) -> Json:
     """Return what a row says of the usage record of its request; {} if that is final."""
-    if not runs_in_background(request):
+    if not request.runs_in_background:
         return {}
     booking: Json = {"request": request.id, "key": request.principal.key, "period": ""}
     if (place := forward.meter.counted_in) is not None:

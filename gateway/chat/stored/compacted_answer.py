@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from gateway.apis.responses.responses_format import input_items
+from gateway.chat.intake.whole_body import read_whole
 from gateway.chat.stored import kept_responses
 from gateway.chat.stored.compactor import JSON, Compactor, new_ident
 from gateway.errors import UpstreamRefused
-from gateway.http.json_thread import run_by_weight
+from gateway.http.json_thread import look_for, run_by_weight
 from gateway.http.response import ResponseHead
 from gateway.relay.endpoint import RelayedContent
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
@@ -18,7 +19,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.upstream.bridged import NO_PATH, is_path_missing
 from gateway.wire.chat import Json, encode
-from gateway.wire.item_references import tell_items
+from gateway.wire.item_references import REFERRING, tell_items
 from memory import StoreUnavailable
 
 
@@ -57,7 +58,7 @@ class CompactedAnswer(PassthroughProducer):
         """Tell the items in full that the server cannot take by their ids."""
         gateway = self._gateway
         content = self._content
-        if not await kept_responses.may_refer(content.data):
+        if not await look_for(content.data, *REFERRING):
             return self
         body = await self._read()
         items = body.get("input")
@@ -74,7 +75,7 @@ class CompactedAnswer(PassthroughProducer):
 
     async def _read(self) -> Json:
         data = self._content.data
-        return await run_by_weight(data, kept_responses.read_whole, data)
+        return await run_by_weight(data, read_whole, data)
 
     def _user_in(self, body: Json) -> str | None:
         content = self._content

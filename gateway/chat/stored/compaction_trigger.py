@@ -14,9 +14,9 @@ from gateway.apis.envelope_events import event_of
 from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.apis.translation.responses_reply_from_chat import response_head
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored import kept_responses
+from gateway.chat.intake.whole_body import read_input
 from gateway.chat.stored.compactor import JSON, Compaction, Compactor
-from gateway.chat.stored.stored_passthrough import RelayedTurn
+from gateway.chat.turn.relayed_turn import RelayedTurn
 from gateway.errors import BadRequest, GatewayError, UpstreamRefused
 from gateway.http.response import SSE, ResponseHead, ResponseProducer
 from gateway.relay.passthrough import PassthroughProducer
@@ -53,7 +53,7 @@ async def begin_compaction(
     relayed: PassthroughProducer,
 ) -> ResponseProducer:
     """Return what compacts a request's input. relayed: answers where it does not ask for that."""
-    request = await kept_responses.read_input(request)
+    request = await read_input(request)
     if not _is_triggered(request.body.get("input")):
         return await relayed.ready()
     return TriggeredCompaction(gateway, request, forward, relayed.passing)

@@ -12,6 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from gateway.chat.intake.owned_responses import (
+    KEPT,
+    find_conversation,
+    store_is_away,
+    user_named,
+)
+from gateway.chat.intake.stored_names import check_names
 from gateway.chat.stored import kept_responses
 from gateway.chat.stored.conversation_body import (
     encode_added,
@@ -22,10 +29,7 @@ from gateway.chat.stored.conversation_body import (
     metadata_in,
     read_conversation_body,
 )
-from gateway.chat.stored.kept_conversations import KEPT, find_conversation
 from gateway.chat.stored.provider_call import ProviderCall
-from gateway.chat.stored.stored_names import check_names
-from gateway.chat.stored.stored_responses import user_named
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound
 from gateway.routing.router import Target
 from gateway.state import GatewayState
@@ -113,7 +117,7 @@ class ConversationVerb:
             await self._gateway.responses.remove_thread(self._principal.tenant, self._name)
             self._gateway.kept_sizes.forget(self._principal.tenant, self._owner, self._name)
         except StoreUnavailable as e:
-            raise kept_responses.store_is_away() from e
+            raise store_is_away() from e
         return encode(answer)
 
     async def items(self) -> bytes:
@@ -214,13 +218,13 @@ class ConversationVerb:
             await self._gateway.memory.wait_until_ready()
             await self._gateway.responses.create(row)
         except StoreUnavailable as e:
-            raise kept_responses.store_is_away() from e
+            raise store_is_away() from e
 
     async def _change(self, name: str, edit: Any) -> None:
         try:
             await self._gateway.responses.change(self._principal.tenant, name, edit)
         except StoreUnavailable as e:
-            raise kept_responses.store_is_away() from e
+            raise store_is_away() from e
 
     async def _check_may_write(self) -> None:
         """Raise Forbidden for an unproven key, which anybody may invent."""
@@ -232,7 +236,7 @@ class ConversationVerb:
             await gateway.memory.wait_until_ready()
             proven = await management.users.is_proven(gateway.memory, principal.tenant)
         except StoreUnavailable as e:
-            raise kept_responses.store_is_away() from e
+            raise store_is_away() from e
         if not proven:
             raise Forbidden(
                 "No upstream has accepted this key yet, so nothing is stored for it. Ask the model "

@@ -22,9 +22,10 @@ from gateway.apis.base import RequestFacts
 from gateway.apis.native import NativeView
 from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.auth.authenticator import Principal
+from gateway.chat.intake.owned_responses import is_own, store_is_away
 from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored.linked_request import LinkedRequest
 from gateway.errors import BadRequest, RequestConflict, Unavailable
-from gateway.http.json_thread import look_for
 from gateway.http.request_weight import TooHeavy, check_values, check_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import (
@@ -35,15 +36,12 @@ from gateway.storage.responses import (
     ThreadTooLong,
 )
 from gateway.wire.chat import Json, encode
-from gateway.wire.chat_request import parse
-from gateway.wire.item_references import REFERENCE, is_reference, references
-from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from gateway.wire.item_references import is_reference, references
+from gateway.wire.json_weight import is_light
 from memory import StoreUnavailable
 
 log = logging.getLogger("mnemogate")
 CHAINED = ("previous_response_id", "conversation")
-# An escape may spell a member in other characters.
-REFERRING = (b"\\u00", REFERENCE.encode())
 # Of a page.
 MOST_ITEMS = 100
 # Modes in which nothing is written.
@@ -55,22 +53,20 @@ MIB = 1 << 20
 MAX_KEPT_BYTES = 8 << 20
 
 
-async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") -> TurnInput:
+async def expand(gateway: GatewayState, link: LinkedRequest) -> TurnInput:
     """Return a request for a server that keeps nothing, with the items of its chain.
 
-    thread: the conversation kept here that it is in, "" for none. Raises BadRequest for a response
-    or an item that is not kept here, and Unavailable.
+    Raises BadRequest for a response or an item that is not kept here, and Unavailable.
     """
-    previous_id = request.body.get("previous_response_id")
-    if isinstance(previous_id, str) or thread or await may_refer(request.raw_body):
-        request = await read_input(request)
+    request = link.request
+    chained = link.previous_id
+    thread = link.thread
     body = request.body
     sent_body = {k: v for k, v in body.items() if k not in CHAINED} | {"store": False}
     keeps = (
         body.get("store") is not False and request.uses_memory and request.mode not in KEEPS_NOTHING
     )
     kept_items, facts_read = input_items(body) if keeps else None, request.whole_facts
-    chained = previous_id if isinstance(previous_id, str) else ""
     if not (chained or thread or references(input_items(body))):
         if facts_read is not None and isinstance(view := facts_read.view, NativeView):
             facts_read = msgspec.structs.replace(facts_read, view=replace(view, stored=keeps))
@@ -97,27 +93,6 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
     return msgspec.structs.replace(request, **changes, whole_facts=facts, kept_items=kept_items)
 
 
-async def read_input(request: TurnInput) -> TurnInput:
-    """Return a request with all members of its body, also where only a few were read before.
-
-    Raises BadRequest for a body that cannot be read in time.
-    """
-    if request.whole_facts is not None or is_light(request.raw_body):
-        return request
-    body = await asyncio.to_thread(read_whole, request.raw_body)
-    return msgspec.structs.replace(request, body=body)
-
-
-def read_whole(raw_body: bytes) -> Json:
-    """Return all members of a body. Raises BadRequest for one that cannot be read in time."""
-    if not is_readable(raw_body):
-        raise BadRequest(
-            f"The body has {UNREADABLE}: that is the limit of a request that names what is "
-            "stored. Send fewer."
-        )
-    return parse(raw_body)
-
-
 async def resolve(
     gateway: GatewayState, tenant: str, user: str | None, items: list[Any]
 ) -> list[Any]:
@@ -133,11 +108,6 @@ async def resolve(
     if not known_items:
         return items
     return [known_items.get(str(i.get("id")), i) if is_reference(i) else i for i in items]
-
-
-async def may_refer(raw_body: bytes) -> bool:
-    """Tell whether a body may name items by their ids, before it is read."""
-    return await look_for(raw_body, *REFERRING)
 
 
 async def resolve_all(
@@ -239,14 +209,6 @@ def too_long(name: str) -> BadRequest:
     )
 
 
-def store_is_away() -> Unavailable:
-    """Return the refusal while nobody knows what is kept."""
-    return Unavailable(
-        "The store that keeps responses is unavailable. Try again shortly.",
-        headers=[(b"retry-after", b"1")],
-    )
-
-
 async def check_room(
     gateway: GatewayState, tenant: str, user: str | None, thread: str, size: int
 ) -> None:
@@ -309,13 +271,6 @@ def _refuse_if_full(holder: str, size: int, setting: str, limit: float) -> None:
             "`store: false`, or have the limit raised.",
             code="kept_space",
         )
-
-
-def is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:
-    """Tell whether a response is of the user who asks, or of one the key may speak for."""
-    if user is not None or row.user is None:
-        return row.user == user
-    return principal.may_name(row.user)
 
 
 def items_in(row: StoredResponse) -> list[Json]:

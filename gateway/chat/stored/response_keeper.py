@@ -15,7 +15,7 @@ from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.apis.responses.responses_reply import ResponsesMask
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored import kept_responses
-from gateway.chat.stored.background_booking import UNFINISHED, booking_of, runs_in_background, watch
+from gateway.chat.stored.background_booking import UNFINISHED, booking_of, watch
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_passthrough import response_in
 from gateway.routing.dispatcher import Dispatcher
@@ -155,7 +155,7 @@ class ResponseKeeper:
     @property
     def _in_background(self) -> bool:
         """Whether the response goes on at its provider without its client."""
-        return runs_in_background(self.request)
+        return self.request.runs_in_background
 
     def _early_row(self, name: str, served: Target, conversation: str) -> StoredResponse:
         """Return the row of a response that has begun."""

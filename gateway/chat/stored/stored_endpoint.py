@@ -15,11 +15,12 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from gateway.apis.responses.responses_reply import Echo, ResponsesMask
+from gateway.chat.intake.owned_responses import find_own, user_named
 from gateway.chat.stored.background_booking import UNFINISHED, book_finished
 from gateway.chat.stored.kept_responses import asked_page, input_of, is_kept
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_answer import StoredAnswer, stored_answer
-from gateway.chat.stored.stored_responses import client_items, find_own, user_named
+from gateway.chat.stored.stored_responses import client_items
 from gateway.chat.stored.stored_stream import StoredEvents, StoredStream
 from gateway.errors import BadRequest, UpstreamRefused
 from gateway.http.json_thread import run_heavy

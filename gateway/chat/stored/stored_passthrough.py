@@ -8,13 +8,10 @@ from dataclasses import replace
 
 import msgspec
 
-from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.background_booking import UNFINISHED, booking_of, runs_in_background, watch
+from gateway.chat.stored.background_booking import UNFINISHED, booking_of, watch
 from gateway.chat.stored.provider_call import ProviderCall
+from gateway.chat.turn.relayed_turn import RelayedTurn
 from gateway.http.json_thread import run_by_weight, run_heavy
-from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
-from gateway.routing.dispatcher import Dispatcher
-from gateway.state import GatewayState
 from gateway.storage.responses import ITEMS, StoredResponse, item_ids
 from gateway.wire.chat import Json, decode
 from gateway.wire.json_weight import is_in, is_readable
@@ -25,21 +22,6 @@ ADDED = b"response.output_item.added"
 READ_BYTES = 8 << 20
 # Of a stream, among which its first event is.
 EVENT_LINES = 8
-
-
-class RelayedTurn(PassthroughProducer):
-    """The answer to a request of a path with memory that is forwarded unchanged."""
-
-    def __init__(
-        self,
-        gateway: GatewayState,
-        request: TurnInput,
-        forward: Dispatcher,
-        passing: RelayedRequest,
-    ) -> None:
-        super().__init__(forward, passing, request.wants_stream)
-        self._gateway = gateway
-        self._turn_input = request
 
 
 class StoredPassthrough(RelayedTurn):
@@ -54,7 +36,7 @@ class StoredPassthrough(RelayedTurn):
 
     @property
     def goes_on(self) -> bool:
-        return runs_in_background(self._turn_input)
+        return self._turn_input.runs_in_background
 
     async def body(self) -> AsyncGenerator[bytes, None]:
         parts = []

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from gateway.apis.envelope_events import event_of
+from gateway.chat.intake.owned_responses import find_base
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.stored_passthrough import RelayedTurn
-from gateway.chat.stored.stored_responses import find_base
+from gateway.chat.turn.relayed_turn import RelayedTurn
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json, encode, read_object
 from memory import MemoryFault, StoreUnavailable, management

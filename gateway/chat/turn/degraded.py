@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.response_keeper import keeper_of
+from gateway.chat.turn.round_sender import TurnKeeper
 from gateway.chat.turn.round_stream import (
     close_round,
     raise_for_incomplete,
@@ -30,7 +30,9 @@ class DegradedProducer(CompletionProducer):
         super().__init__(stream=request.wants_stream)
         self._request = request
         self._forward = forward
-        self._keeper = keeper_of(gateway, request, forward)
+        self._keeper: TurnKeeper | None = None
+        if gateway.stored is not None:
+            self._keeper = gateway.stored.keep(gateway, request, forward)
         view = None
         if request.whole_facts is not None:
             view = request.whole_facts.view
@@ -46,7 +48,7 @@ class DegradedProducer(CompletionProducer):
         answer = self._answer()
         if self._keeper is None:
             return answer
-        return self._keeper.note_first(answer)
+        return self._keeper.note_first(answer, "")
 
     async def _answer(self) -> AsyncGenerator[bytes, None]:
         api = self._request.api

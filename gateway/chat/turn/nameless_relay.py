@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from gateway.apis.responses.responses_format import RESPONSES
 from gateway.chat.intake.body import ModelMissing
+from gateway.chat.intake.relayed_names import check_content
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.relayed_names import check_content
-from gateway.chat.stored.stored_passthrough import StoredPassthrough
+from gateway.chat.turn.passing import relay_stored
 from gateway.errors import GatewayError
 from gateway.http.asgi import Send, respond_error
 from gateway.relay.endpoint import RelayedContent, pass_on
@@ -78,4 +78,4 @@ class _NamelessRequest(NamedTuple):
             api=RESPONSES,
             whole_facts=None,
         )
-        return StoredPassthrough(self.gateway, request, forward, passing)
+        return relay_stored(self.gateway, request, forward, passing)

@@ -12,16 +12,19 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from gateway.apis.responses.responses_format import input_items
-from gateway.chat.stored.kept_conversations import conversation_named, find_conversation
-from gateway.chat.stored.named_objects import place_of
-from gateway.chat.stored.stored_names import (
+from gateway.chat.intake.named_objects import place_of
+from gateway.chat.intake.owned_responses import (
+    conversation_named,
+    find_conversation,
+    find_own,
+)
+from gateway.chat.intake.stored_names import (
     NAMING,
     check_items,
     check_members,
     check_names,
     may_name,
 )
-from gateway.chat.stored.stored_responses import find_own
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight
 from gateway.relay.endpoint import RelayedContent

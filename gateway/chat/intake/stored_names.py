@@ -11,11 +11,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from gateway.apis.responses.responses_format import input_items
 from gateway.auth.authenticator import Principal
-from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored import kept_responses
-from gateway.chat.stored.named_objects import (
+from gateway.chat.intake.named_objects import (
     may_lead,
     may_name_models,
     may_name_objects,
@@ -23,6 +20,9 @@ from gateway.chat.stored.named_objects import (
     names_nothing,
     objects_in,
 )
+from gateway.chat.intake.owned_responses import store_is_away
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.intake.whole_body import read_input, read_whole
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable
 from gateway.http.json_thread import look_for, run_by_weight
 from gateway.routing.router import is_model_allowed
@@ -65,11 +65,11 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
         history.after.checked = True
     if not (objects or (models and "*" not in principal.models)):
         return request
-    request = await kept_responses.read_input(request)
+    request = await read_input(request)
     body = request.body
     # Whose messages are not decoded.
     if request.api.is_chat:
-        body = await run_by_weight(request.raw_body, kept_responses.read_whole, request.raw_body)
+        body = await run_by_weight(request.raw_body, read_whole, request.raw_body)
     await check_names(gateway, principal, request.user, request.raw_body, body)
     return request
 
@@ -120,20 +120,6 @@ def check_members(raw_body: bytes) -> None:
         ) from e
 
 
-async def check_references(gateway: GatewayState, request: TurnInput) -> TurnInput:
-    """Return the request; it is read whole if it names items by their ids.
-
-    A caller with an account of their own is guarded by the provider, so items that are unknown here
-    are theirs. Raises ResourceNotFound for another owner's item, BadRequest, Unavailable.
-    """
-    account = gateway.keys.own
-    if account and not request.uses_memory:
-        return request
-    request = await kept_responses.read_input(request)
-    await check_items(gateway, request.principal, request.user, input_items(request.body))
-    return request
-
-
 async def check_items(
     gateway: GatewayState, principal: Principal, user: str | None, items: list[Json]
 ) -> None:
@@ -173,7 +159,7 @@ async def _owners_of(gateway: GatewayState, tenant: str, ids: list[str]) -> dict
         await gateway.memory.wait_until_ready()
         return await gateway.responses.owners_of(tenant, ids[:LOOKED_UP])
     except StoreUnavailable as e:
-        raise kept_responses.store_is_away() from e
+        raise store_is_away() from e
 
 
 def _out_of_reach(principal: Principal, body: Json) -> list[tuple[str, str]]:
