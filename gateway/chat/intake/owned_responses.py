@@ -28,6 +28,11 @@ def is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:
     return principal.may_name(row.user)
 
 
+def is_kept(row: StoredResponse) -> bool:
+    """Tell whether a response is kept here, with all that is needed to go on from it."""
+    return "input" in row.echo and (row.shown is not None or "output" in row.echo)
+
+
 def store_is_away() -> Unavailable:
     """Return the refusal while nobody knows what is kept."""
     return Unavailable(

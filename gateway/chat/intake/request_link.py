@@ -12,8 +12,6 @@ from gateway.chat.intake.request import TurnInput
 from gateway.chat.intake.stored_names import check_stored_names
 from gateway.state import GatewayState
 
-CHAINED = ("previous_response_id", "conversation")
-
 
 async def link_request(gateway: GatewayState, request: TurnInput) -> TurnInput:
     """Return a chained request as it continues at the provider, in the same conversation.
@@ -25,7 +23,9 @@ async def link_request(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if request.api is RESPONSES and gateway.stored is not None:
         linked_request: TurnInput = await gateway.stored.link(gateway, request)
         return linked_request
-    if request.principal.paths is not None and any(name in request.body for name in CHAINED):
+    body = request.body
+    may_go_on = "previous_response_id" in body or "conversation" in body
+    if may_go_on and request.principal.paths is not None:
         await _check_chain(gateway, request)
     return request
 

@@ -22,7 +22,7 @@ from gateway.apis.base import RequestFacts
 from gateway.apis.native import NativeView
 from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.auth.authenticator import Principal
-from gateway.chat.intake.owned_responses import is_own, store_is_away
+from gateway.chat.intake.owned_responses import is_kept, is_own, store_is_away
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.linked_request import LinkedRequest
 from gateway.errors import BadRequest, RequestConflict, Unavailable
@@ -44,8 +44,6 @@ log = logging.getLogger("mnemogate")
 CHAINED = ("previous_response_id", "conversation")
 # Of a page.
 MOST_ITEMS = 100
-# Modes in which nothing is written.
-KEEPS_NOTHING = ("read", "off")
 # The type of an item that was.
 DELETED = "deleted"
 MIB = 1 << 20
@@ -56,17 +54,38 @@ MAX_KEPT_BYTES = 8 << 20
 async def expand(gateway: GatewayState, link: LinkedRequest) -> TurnInput:
     """Return a request for a server that keeps nothing, with the items of its chain.
 
-    Raises BadRequest for a response or an item that is not kept here, and Unavailable.
+    It is kept here if there is room for it. One that says nothing of `store`, and goes on from
+    nothing, is served all the same and not kept. Raises BadRequest for a response or an item that
+    is not kept here, RequestConflict, and Unavailable.
     """
+    request = await _join_chain(gateway, link)
+    if request.kept_items is None:
+        return request
+    tenant = request.principal.tenant
+    size = len(link.request.raw_body)
+    try:
+        await check_room(gateway, tenant, request.user, request.thread, size)
+    except RequestConflict as e:
+        if request.thread or request.chained or link.request.body.get("store") is True:
+            raise
+        log.warning("a response is not kept: %s", e.message)
+        facts = request.whole_facts
+        if facts is not None and isinstance(view := facts.view, NativeView):
+            facts = msgspec.structs.replace(facts, view=replace(view, stored=False))
+        return msgspec.structs.replace(request, kept_items=None, whole_facts=facts)
+    return request
+
+
+async def _join_chain(gateway: GatewayState, link: LinkedRequest) -> TurnInput:
+    """Return a request with the items of its chain, whether or not there is room for it."""
     request = link.request
     chained = link.previous_id
     thread = link.thread
     body = request.body
     sent_body = {k: v for k, v in body.items() if k not in CHAINED} | {"store": False}
-    keeps = (
-        body.get("store") is not False and request.uses_memory and request.mode not in KEEPS_NOTHING
-    )
-    kept_items, facts_read = input_items(body) if keeps else None, request.whole_facts
+    keeps = link.keeps
+    kept_items = input_items(body) if keeps else None
+    facts_read = request.whole_facts
     if not (chained or thread or references(input_items(body))):
         if facts_read is not None and isinstance(view := facts_read.view, NativeView):
             facts_read = msgspec.structs.replace(facts_read, view=replace(view, stored=keeps))
@@ -281,11 +300,6 @@ def items_in(row: StoredResponse) -> list[Json]:
 def is_deleted(item: Any) -> bool:
     """Tell whether an item's client has deleted it. Its place stays, since it has a number."""
     return isinstance(item, dict) and item.get("type") == DELETED
-
-
-def is_kept(row: StoredResponse) -> bool:
-    """Tell whether a response is kept here, with all that is needed to go on from it."""
-    return "input" in row.echo and (row.shown is not None or "output" in row.echo)
 
 
 def _output_of(row: StoredResponse) -> list[Json]:

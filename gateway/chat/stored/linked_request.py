@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from gateway.chat.intake.owned_responses import (
     KEPT,
     conversation_named,
+    find_base,
     find_conversation,
+    is_kept,
     missing_conversation,
 )
 from gateway.chat.intake.request import TurnInput
@@ -29,15 +31,19 @@ class LinkedRequest:
     """A request with what it goes on from.
 
     request: read whole where it may name what is stored. previous_id: the response before it, ""
-    for none. thread: id of the conversation kept here that it is in, "" for none. is_kept_here: its
-    server gets it whole, and this gateway keeps it. is_guarded: by its provider, since the account
-    is the client's own. may_refer: its items may be named by their ids.
+    for none. row: of that, where its provider goes on from it; of a command's answer it is the one
+    before. thread: id of the conversation kept here that it is in, "" for none. is_kept_here: its
+    server gets it whole, with all that it goes on from. keeps: what it says and is answered is to
+    be kept here then. is_guarded: by its provider, since the account is the client's own.
+    may_refer: its items may be named by their ids.
     """
 
     request: TurnInput
     previous_id: str
+    row: StoredResponse | None
     thread: str
     is_kept_here: bool
+    keeps: bool
     is_guarded: bool
     may_refer: bool
 
@@ -45,10 +51,11 @@ class LinkedRequest:
 async def read_link(gateway: GatewayState, request: TurnInput) -> LinkedRequest:
     """Return what a request goes on from.
 
-    Raises ResourceNotFound for another owner's conversation, BadRequest, Unavailable.
+    Raises ResourceNotFound for what is another owner's, BadRequest, Unavailable.
     """
     provider_keeps = request.route.keeps_responses
-    is_guarded = gateway.keys.own and not request.uses_memory
+    uses_memory = request.uses_memory
+    is_guarded = gateway.keys.own and not uses_memory
     marks: tuple[bytes, ...] = MARKS
     if provider_keeps and request.principal.paths is not None:
         marks = (*MARKS, IDENT)
@@ -57,15 +64,22 @@ async def read_link(gateway: GatewayState, request: TurnInput) -> LinkedRequest:
     if not isinstance(previous_id, str):
         previous_id = ""
     goes_on = bool(previous_id) and not (provider_keeps and is_guarded)
-    if may_refer or goes_on:
+    if request.whole_facts is None and (may_refer or goes_on):
         request = await read_input(request)
-    row = None
+    thread = None
     if may_refer and (name := conversation_named(request.body)):
-        row = await _find_thread(gateway, request, name, provider_keeps and is_guarded)
-    is_in_thread = row is not None and not row.target
-    thread = row.id if row is not None and (is_in_thread or not provider_keeps) else ""
-    is_kept_here = is_in_thread or not provider_keeps
-    return LinkedRequest(request, previous_id, thread, is_kept_here, is_guarded, may_refer)
+        thread = await _find_thread(gateway, request, name, provider_keeps and is_guarded)
+    is_kept_here = not provider_keeps or (thread is not None and not thread.target)
+    row = None
+    if goes_on and not is_kept_here:
+        row = await find_base(gateway, request.principal, request.user, previous_id)
+        # Though the server keeps those of today.
+        is_kept_here = row is not None and is_kept(row)
+    keeps = uses_memory and request.mode != "read" and request.body.get("store") is not False
+    thread_id = thread.id if thread is not None and is_kept_here else ""
+    return LinkedRequest(
+        request, previous_id, row, thread_id, is_kept_here, keeps, is_guarded, may_refer
+    )
 
 
 async def _find_thread(

@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from gateway.apis.responses.responses_reply import Echo, ResponsesMask
-from gateway.chat.intake.owned_responses import find_own, user_named
+from gateway.chat.intake.owned_responses import find_own, is_kept, user_named
 from gateway.chat.stored.background_booking import UNFINISHED, book_finished
-from gateway.chat.stored.kept_responses import asked_page, input_of, is_kept
+from gateway.chat.stored.kept_responses import asked_page, input_of
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_answer import StoredAnswer, stored_answer
 from gateway.chat.stored.stored_responses import client_items

@@ -7,7 +7,6 @@ what the client saw. A response without a row of the caller's is unknown: 404.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any
 
@@ -15,21 +14,17 @@ import msgspec
 
 from gateway.apis.native import NativeView
 from gateway.apis.responses.responses_format import RESPONSES, input_items
-from gateway.chat.intake.owned_responses import find_base
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.intake.stored_names import check_items
 from gateway.chat.stored import kept_responses
 from gateway.chat.stored.compaction_trigger import may_ask_for_compaction
 from gateway.chat.stored.linked_request import read_link
-from gateway.errors import RequestConflict
 from gateway.http.json_thread import run_by_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import StoredResponse
 from gateway.wire.chat import Json, encode
 from gateway.wire.item_references import tell_items
 from memory import StoreUnavailable, without_spans
-
-log = logging.getLogger("mnemogate")
 
 
 async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
@@ -39,47 +34,17 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     """
     link = await read_link(gateway, request)
     if link.is_kept_here:
-        return await _with_room(gateway, request, await kept_responses.expand(gateway, link))
+        return await kept_responses.expand(gateway, link)
     request = link.request
     if link.may_refer:
         if not link.is_guarded:
             items = input_items(request.body)
             await check_items(gateway, request.principal, request.user, items)
         request = await _resolve_references(gateway, request)
-    if not link.previous_id or link.is_guarded:
-        return request
-    row = await find_base(gateway, request.principal, request.user, link.previous_id)
-    if row is None:
+    if link.row is not None:
+        return await _go_on(request, link.row, link.previous_id)
+    if link.previous_id and not link.is_guarded:
         return await _begin_anew(request, link.previous_id)
-    # Though the server keeps those of today.
-    if kept_responses.is_kept(row):
-        return await _with_room(gateway, request, await kept_responses.expand(gateway, link))
-    return await _go_on(request, row, link.previous_id)
-
-
-async def _with_room(
-    gateway: GatewayState, sent_request: TurnInput, request: TurnInput
-) -> TurnInput:
-    """Return an expanded request, which is kept here if there is room for it.
-
-    One that says nothing of `store`, and goes on from nothing, is served all the same and not kept.
-    sent_request: as it was sent. Raises RequestConflict, Unavailable.
-    """
-    if request.kept_items is None:
-        return request
-    tenant = request.principal.tenant
-    user = request.user
-    size = len(sent_request.raw_body)
-    try:
-        await kept_responses.check_room(gateway, tenant, user, request.thread, size)
-    except RequestConflict as e:
-        if request.thread or request.chained or sent_request.body.get("store") is True:
-            raise
-        log.warning("a response is not kept: %s", e.message)
-        facts = request.whole_facts
-        if facts is not None and isinstance(view := facts.view, NativeView):
-            facts = msgspec.structs.replace(facts, view=replace(view, stored=False))
-        return msgspec.structs.replace(request, kept_items=None, whole_facts=facts)
     return request
 
 
@@ -108,10 +73,10 @@ async def _go_on(request: TurnInput, row: StoredResponse, previous_id: str) -> T
         view = replace(view, spans=spans, before=len(row.pending), chained=previous_id)
         facts = msgspec.structs.replace(facts, view=view)
     changes: dict[str, Any] = {"body": body, "whole_facts": facts, "chained": previous_id}
-    if request.uses_memory and not request.conversation and row.conversation:
-        changes["conversation"] = row.conversation
     if not request.uses_memory:
         changes["raw_body"] = await run_by_weight(request.raw_body, encode, body)
+    elif not request.conversation and row.conversation:
+        changes["conversation"] = row.conversation
     return msgspec.structs.replace(request, **changes)
 
 

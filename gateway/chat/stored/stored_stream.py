@@ -13,8 +13,8 @@ from typing import Any
 
 from gateway.apis.responses.response_events import events_behind
 from gateway.apis.responses.responses_reply import ResponsesMask
+from gateway.chat.intake.owned_responses import is_kept
 from gateway.chat.stored.background_booking import book_finished
-from gateway.chat.stored.kept_responses import is_kept
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_answer import NO_MEMORY
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed
