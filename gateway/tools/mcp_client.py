@@ -15,8 +15,7 @@ from gateway.config.mcp_tools import McpToolSettings
 from gateway.tools.mcp_connection import SessionState
 from gateway.tools.mcp_stdio import MESSAGE_BYTES, run_server
 
-# No run takes longer than 600 s.
-CONNECT_SECONDS, READ_SECONDS = 10.0, 610.0
+CONNECT_SECONDS, READ_SECONDS = 10.0, 610.0  # no run takes longer than 600 s
 SESSION_HEADER = "mcp-session-id"
 INFO = types.Implementation(name="mnemogate", version="0")
 
@@ -43,8 +42,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
                 return self._tell_expired(request)
             self._session.is_refused |= response.status_code == 400
         kind = response.headers.get("content-type", "")
-        # Whose events are bounded one by one.
-        if not kind.startswith("text/event-stream"):
+        if not kind.startswith("text/event-stream"):  # whose events are bounded one by one
             stream = response.stream
             assert isinstance(stream, httpx2.AsyncByteStream)  # noqa: S101 - of this transport
             response.stream = BoundedStream(stream)

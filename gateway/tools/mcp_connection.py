@@ -26,13 +26,10 @@ from gateway.tools.mcp_definitions import (
 )
 
 log = logging.getLogger("mnemogate")
-FAILURES = 3
-WITHIN_SECONDS = 30.0
-CLOSED_SECONDS = 30.0
+FAILURES, WITHIN_SECONDS, CLOSED_SECONDS = 3, 30.0, 30.0
 CONNECT_SECONDS = 30.0
 CLOSE_SECONDS = 5.0
-# Of the package itself.
-CONNECTION_CLOSED, CLOSED_MESSAGE = -32000, "Connection closed"
+CONNECTION_CLOSED, CLOSED_MESSAGE = -32000, "Connection closed"  # of the package itself
 
 
 class SessionState:
@@ -84,8 +81,7 @@ class McpConnection:
         try:
             try:
                 return await self._call(name, arguments)
-            except SessionExpired:
-                # As after a restart of the server: a new one is opened.
+            except SessionExpired:  # as after a restart of the server: a new one is opened
                 return await self._call(name, arguments)
         finally:
             self.call_count -= 1
@@ -145,8 +141,7 @@ class McpConnection:
             error: Exception = SessionExpired("it knows the session no longer") if is_expired else e
         except (OSError, EOFError) as e:
             error = e
-        except ValueError as e:
-            # Of the package's models.
+        except ValueError as e:  # of the package's models
             raise ServerRefused(f"what the server answered is not MCP ({type(e).__name__})") from e
         if self._owner is owner:
             if not isinstance(error, SessionExpired):
@@ -197,14 +192,11 @@ class McpConnection:
             if not connection.done():
                 self._note_failure()
                 connection.set_exception(ServerUnreachable(why))
-                # Nobody may be waiting any more.
-                connection.exception()
+                connection.exception()  # nobody may be waiting any more
 
     async def _drop(self) -> None:
         """Give up a connection, so that the next call opens another."""
-        owner = self._owner
-        self._owner = None
-        self._client = None
+        owner, self._owner, self._client = self._owner, None, None
         if owner is not None and not owner.done():
             owner.cancel()
             with contextlib.suppress(Exception):

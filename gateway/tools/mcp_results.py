@@ -36,8 +36,7 @@ def read_result(result: Any, origin: str) -> ToolOutput:
             blob = getattr(item.resource, "blob", "")
             texts.append(_left_out(item.resource.mime_type, blob, "left out"))
         else:
-            data = getattr(item, "data", "")
-            media = getattr(item, "mime_type", None)
+            data, media = getattr(item, "data", ""), getattr(item, "mime_type", None)
             texts.append(_left_out(media, data, "left out"))
     structured = result.structured_content
     if structured is not None and not has_text:
@@ -59,10 +58,7 @@ def _add_image(item: Any, images: list[ToolImage], texts: list[str]) -> None:
 
 def _left_out(media: str | None, data: str, why: str) -> str:
     size = _byte_count(data)
-    if size >= 1 << 20:
-        size_text = f"{size / (1 << 20):.1f} MiB"
-    else:
-        size_text = f"{max(1, size >> 10)} KiB"
+    size_text = f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{max(1, size >> 10)} KiB"
     return f"[{media or 'application/octet-stream'}, {size_text}, {why}]"
 
 

@@ -23,12 +23,9 @@ from gateway.config.mcp_tools import McpToolSettings
 
 log = logging.getLogger("mnemogate")
 MESSAGE_BYTES = 8 << 20
-# Of a line that a server writes on its standard error.
-LOGGED_BYTES = 500
-# For a server to end by itself, and then after it was told to.
-END_SECONDS = 2.0
-# For what it started.
-GROUP_SECONDS = 1.0
+LOGGED_BYTES = 500  # of a line that a server writes on its standard error
+END_SECONDS = 2.0  # for a server to end by itself, and then after it was told to
+GROUP_SECONDS = 1.0  # for what it started
 
 
 @contextlib.asynccontextmanager
@@ -79,8 +76,7 @@ async def _read(stdout: asyncio.StreamReader, incoming: Any, entry: str) -> None
             while True:
                 try:
                     line = await stdout.readline()
-                except ValueError:
-                    # The limit.
+                except ValueError:  # the limit
                     log.warning("tools.%s: a message of more than %d bytes", entry, MESSAGE_BYTES)
                     return
                 if not line:
@@ -100,8 +96,7 @@ async def _write(stdin: asyncio.StreamWriter, outgoing: Any, incoming: Any) -> N
             stdin.write(text.encode() + b"\n")
             await stdin.drain()
     except OSError:
-        # So that the session sees the end of the connection.
-        await incoming.aclose()
+        await incoming.aclose()  # so that the session sees the end of the connection
 
 
 async def _log(stderr: asyncio.StreamReader, entry: str) -> None:
@@ -109,8 +104,7 @@ async def _log(stderr: asyncio.StreamReader, entry: str) -> None:
     while True:
         try:
             line = await stderr.readline()
-        except ValueError:
-            # A line of many MiB.
+        except ValueError:  # a line of many MiB
             continue
         if not line:
             return

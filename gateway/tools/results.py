@@ -11,10 +11,8 @@ from gateway.tools.kind import ToolImage, ToolOutput
 from memory import new_id
 from memory.session.toolbox import Result, ResultImage, ResultWithImages
 
-# Of one result.
-KEPT_BYTES = 2 << 20
-# Of a result that is opened.
-SHOWN_CHARACTERS = 20_000
+KEPT_BYTES = 2 << 20  # of one result
+SHOWN_CHARACTERS = 20_000  # of a result that is opened
 IMAGE_BYTES = 4 << 20
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 ERROR = "Error: "
@@ -41,9 +39,7 @@ def clean_text(text: str) -> str:
     """Return a text without control characters but tabs and line feeds, and valid as UTF-8."""
     if SURROGATE.search(text):
         text = SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-    if CONTROL.search(text):
-        return CONTROL.sub("", text)
-    return text
+    return CONTROL.sub("", text) if CONTROL.search(text) else text
 
 
 class Showing(msgspec.Struct, frozen=True):
@@ -73,9 +69,7 @@ def show_output(name: str, output: ToolOutput, how: Showing, room: ImageRoom) ->
     if pictures:
         stub = "\n".join(stub_of(picture) for picture in pictures)
         result = ResultWithImages(shown_text, pictures, stub)
-    full_text = ""
-    if ident:
-        full_text = bounded_bytes(text)
+    full_text = bounded_bytes(text) if ident else ""
     return ShownResult(result, len(text), len(pictures), ident, full_text)
 
 
@@ -90,17 +84,18 @@ def cut_text(text: str, limit: int, *, is_kept: bool) -> tuple[str, str]:
         ident = new_id("res")
         how = f'result_open("{ident}", {head}) shows them'
     else:
-        ident = ""
-        how = "in read mode nothing is kept"
+        ident, how = "", "in read mode nothing is kept"
     return f"{text[:head]}\n[{cut_characters} characters left out; {how}]\n{text[-tail:]}", ident
 
 
 def bounded_bytes(text: str) -> str:
     """Return as much of a text as is kept."""
     encoded_text = text.encode()
-    if len(encoded_text) <= KEPT_BYTES:
-        return text
-    return encoded_text[:KEPT_BYTES].decode("utf-8", "ignore")
+    return (
+        text
+        if len(encoded_text) <= KEPT_BYTES
+        else encoded_text[:KEPT_BYTES].decode("utf-8", "ignore")
+    )
 
 
 def open_result(ident: str, content: str, offset: int, query: str) -> str:
@@ -112,15 +107,16 @@ def open_result(ident: str, content: str, offset: int, query: str) -> str:
     if not part:
         return f"Error: this result has {len(content)} characters; give a smaller offset."
     characters_left = len(content) - end
-    hint = ""
-    if characters_left:
-        hint = f'\n[{characters_left} characters follow; result_open("{ident}", {end}) shows them]'
+    hint = (
+        f'\n[{characters_left} characters follow; result_open("{ident}", {end}) shows them]'
+        if characters_left
+        else ""
+    )
     return part + hint
 
 
 def _lines_with(content: str, query: str) -> str:
-    folded_query = query.casefold()
-    size = 0
+    folded_query, size = query.casefold(), 0
     lines: list[str] = []
     matches = [line for line in content.split("\n") if folded_query in line.casefold()]
     for line in matches:
@@ -130,9 +126,7 @@ def _lines_with(content: str, query: str) -> str:
             lines.append(f"[{len(matches) - len(lines) + 1} more lines hold it]")
             break
         lines.append(line)
-    if lines:
-        return "\n".join(lines)
-    return f"Nothing found: no line holds {query[:80]!r}."
+    return "\n".join(lines) if lines else f"Nothing found: no line holds {query[:80]!r}."
 
 
 class ImageRoom:

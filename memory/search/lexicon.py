@@ -20,21 +20,14 @@ LAST_LATIN = "\u024f"
 LATIN = ("en", "de", "fr", "es", "pt", "it", "nl", "sv", "pl", "tr")
 # By a letter of the script; the first that fits.
 SCRIPTS = (("ru", "\u0400", "\u052f"), ("el", "\u0370", "\u03ff"), ("ar", "\u0600", "\u06ff"))
-# Their lists hold pairs of characters, then single ones.
-UNSPACED = ("zh", "ja", "ko")
+UNSPACED = ("zh", "ja", "ko")  # their lists hold pairs of characters, then single ones
 DEVANAGARI = ("hi", "\u0900", "\u097f")
-# Of the commonest words of a language, by which it is told.
-MARKERS = 300
-# Words of a text that are looked up.
-MAX_MARKERS_READ = 60
-# Of the commonest, which a query goes without.
-FUNCTION_WORDS = 80
-# Of the commonest words, whose other forms are common too.
-COMMON_STEMS = 1000
-# Letters; of words so short others have the same stem by accident.
-MIN_COMMON_STEM = 3
-# Of the commonest, which tell nothing even in a question about oneself.
-USUAL_WORDS = 400
+MARKERS = 300  # of the commonest words of a language, by which it is told
+MAX_MARKERS_READ = 60  # words of a text that are looked up
+FUNCTION_WORDS = 80  # of the commonest, which a query goes without
+COMMON_STEMS = 1000  # of the commonest words, whose other forms are common too
+MIN_COMMON_STEM = 3  # letters; of words so short others have the same stem by accident
+USUAL_WORDS = 400  # of the commonest, which tell nothing even in a question about oneself
 # Words of English alone; with so many of them a text of plain letters is English.
 ENGLISH = frozenset(
     [
@@ -42,24 +35,16 @@ ENGLISH = frozenset(
         *("are", "was", "were", "you", "my", "for", "from", "what"),
     ]
 )
-MIN_ENGLISH = 2
-ENGLISH_ALONE = ("en",)
-# Of the best language's words, from which another one may be meant.
-SIMILAR = 0.6
+MIN_ENGLISH, ENGLISH_ALONE = 2, ("en",)
+SIMILAR = 0.6  # of the best language's words, from which another one may be meant
 # A text whose words stand in no list is of another language: of one in a list a third and more do.
 # So many words tell, and so many of the commonest make sure that it is of a language with a list.
-MIN_LOOKED_UP = 8
-LISTED_SHARE = 0.3
-MARKER_SHARE = 0.2
-# In place of the languages of such a text.
-UNLISTED = ("",)
-# Words whose lists are kept.
-CACHED_LISTINGS = 4096
+MIN_LOOKED_UP, LISTED_SHARE, MARKER_SHARE = 8, 0.3, 0.2
+UNLISTED = ("",)  # in place of the languages of such a text
+CACHED_LISTINGS = 4096  # words whose lists are kept
 # Sums for all languages are added up at once, as one number: of how many words mark a language, and
 # of their points, which languages share that have the same word.
-MARK_BYTES = 4
-POINT_BITS = 20
-POINT = 2520
+MARK_BYTES, POINT_BITS, POINT = 4, 20, 2520
 
 
 def guess_languages(words: Collection[str]) -> tuple[str, ...]:
@@ -69,8 +54,7 @@ def guess_languages(words: Collection[str]) -> tuple[str, ...]:
     """
     if len(ENGLISH.intersection(words)) >= MIN_ENGLISH:
         return ENGLISH_ALONE
-    markers = _markers()
-    looked_up = [*islice(words, MAX_MARKERS_READ)]
+    markers, looked_up = _markers(), [*islice(words, MAX_MARKERS_READ)]
     marker_counts = sum([markers[word] for word in looked_up if word in markers])
     fields = array("I", marker_counts.to_bytes(len(LATIN) * MARK_BYTES, sys.byteorder))
     is_of_a_list = max(fields) >> POINT_BITS >= MARKER_SHARE * len(looked_up)
@@ -99,9 +83,7 @@ def _listing_languages(word: str) -> int:
     hashes, languages = _listings()
     code = hash(word) & _HASH
     i = bisect_left(hashes, code)
-    if i < len(hashes) and hashes[i] == code:
-        return _spread_bits()[languages[i]]
-    return 0
+    return _spread_bits()[languages[i]] if i < len(hashes) and hashes[i] == code else 0
 
 
 def script_language(word: str) -> str:
@@ -147,9 +129,7 @@ def is_common(word: str, language: str) -> bool:
 
 def stem_of(word: str, language: str) -> str:
     """Return the stem of a word."""
-    if language == "ar":
-        return light_stem(word)
-    return snowball_stem(word, language)
+    return light_stem(word) if language == "ar" else snowball_stem(word, language)
 
 
 class RankedWords:
@@ -175,22 +155,17 @@ class RankedWords:
         code = hash(word) & _HASH
         i = bisect_left(self._hashes, code)
         is_here = i < len(self._hashes) and self._hashes[i] == code
-        if is_here:
-            return self._ranks[i]
-        return NO_RANK
+        return self._ranks[i] if is_here else NO_RANK
 
 
-_HASH = (1 << 64) - 1
-NO_RANK = 0xFFFF
+_HASH, NO_RANK = (1 << 64) - 1, 0xFFFF
 
 
 @cache
 def common_words(language: str) -> frozenset[str] | RankedWords:
     """Return the commonest words of a language, or its commonest pairs of characters."""
     # Asked of each word of each text, and English texts are most.
-    if language == "en":
-        return frozenset(_read(language))
-    return _words(language)
+    return frozenset(_read(language)) if language == "en" else _words(language)
 
 
 @cache
@@ -207,8 +182,7 @@ def _listings() -> tuple[array[int], array[int]]:
     pairs = sorted(
         [(hash(word) & _HASH, i) for i, language in enumerate(LATIN) for word in _read(language)]
     )
-    hashes = array("Q")
-    languages = array("H")
+    hashes, languages = array("Q"), array("H")
     for code, i in pairs:
         if hashes and hashes[-1] == code:
             languages[-1] |= 1 << i

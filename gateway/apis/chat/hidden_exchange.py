@@ -13,10 +13,8 @@ from gateway.wire.placement import BY
 from memory import Messages, ToolCall, kept_arguments
 from memory.session.toolbox import Result, ResultImage, text_of_result
 
-# That JSON spells in one way, nearly always.
-PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch
-# That are looked for in all the bytes of a request.
-SEARCHED_IDS = 4
+PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # that JSON spells in one way, nearly always
+SEARCHED_IDS = 4  # that are looked for in all the bytes of a request
 
 
 class HiddenExchange:
@@ -56,8 +54,7 @@ class HiddenExchange:
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
         """Add a round that ended too early, and what the model is told behind it."""
         message = _message(result, by)
-        if message.get("content"):
-            self.messages += [message]
+        self.messages += [message] if message.get("content") else []
         self.messages.append({"role": "user", "content": text})
 
     def has_room(self, body: Json) -> bool:
@@ -185,6 +182,4 @@ def _new_call_id() -> str:
 
 def _arguments(call: Json) -> str:
     arguments = call["function"].get("arguments")
-    if isinstance(arguments, str):
-        return arguments
-    return encode(arguments or {}).decode()
+    return arguments if isinstance(arguments, str) else encode(arguments or {}).decode()

@@ -42,8 +42,7 @@ from memory.conversation.messages import text_of
 from memory.core.tool_definitions import client_names
 
 FREE_CHOICES = (None, "auto")
-# Tokens: the API takes no lower limit.
-LEAST_OUTPUT = 16
+LEAST_OUTPUT = 16  # tokens: the API takes no lower limit
 
 
 class ResponsesFormat:
@@ -79,8 +78,7 @@ class ResponsesFormat:
         return body
 
     def compose(self, parts: RoundParts, target: str) -> Composed:
-        body = dict(parts.body)
-        hidden_rounds = parts.hidden
+        body, hidden_rounds = dict(parts.body), parts.hidden
         if parts.tools and parts.prompt.tools:
             client_tools = body.get("tools")
             body["tools"] = [*(client_tools or ()), *_tools(parts.prompt.tools)]
@@ -112,9 +110,7 @@ class ResponsesFormat:
             return event_object.get("error") or {
                 k: v for k, v in event_object.items() if k != "type"
             }
-        if "response" not in event_object:
-            return event_object.get("error")
-        return None
+        return event_object.get("error") if "response" not in event_object else None
 
     def read_whole(self, data: bytes) -> tuple[Json, Any]:
         if not is_readable(data):
@@ -129,13 +125,9 @@ class ResponsesFormat:
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> ResponsesMask:
-        chained = ""
-        is_stored = False
-        thread = ""
+        chained, is_stored, thread = "", False, ""
         if isinstance(view, NativeView):
-            chained = view.chained
-            is_stored = view.stored
-            thread = view.thread
+            chained, is_stored, thread = view.chained, view.stored, view.thread
         injected = injected or bool(chained or thread) or is_stored
         echo = Echo(
             frozenset(owned),
@@ -183,8 +175,7 @@ class HiddenItems(HiddenParts):
 
     def send_whole(self) -> bool:
         """Send all items from now on, once the provider has refused to go on from its state."""
-        was = self.whole
-        self.whole = True
+        was, self.whole = self.whole, True
         unreadable = len(_readable(self.messages)) < len(self.messages)
         return not was and (self._stored or unreadable)
 
@@ -202,16 +193,14 @@ class HiddenItems(HiddenParts):
         for item in self.last:
             self.show_images(item, "output", "input_text", _input_image)
         self.messages += [*result.reply["output"], *self.last]
-        self.reply = result.reply
-        self.by = target
+        self.reply, self.by = result.reply, target
         self.spent += _shown_tokens(result)
 
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
         content = [{"type": "input_text", "text": text}]
         self.last = [{"type": "message", "role": "user", "content": content}]
         self.messages += [*result.reply["output"], *self.last]
-        self.reply = result.reply
-        self.by = by
+        self.reply, self.by = result.reply, by
         self.spent += _shown_tokens(result)
 
     def has_room(self, body: Json) -> bool:
@@ -266,13 +255,10 @@ def _shown_tokens(result: RoundResult) -> int:
     details = usage.get("output_tokens_details")
     reasoning_tokens = details.get("reasoning_tokens") if isinstance(details, dict) else 0
     # It led to our call.
-    if result.ours and type(reasoning_tokens) is int:
-        own_tokens += reasoning_tokens
+    own_tokens += reasoning_tokens if result.ours and type(reasoning_tokens) is int else 0
     output_tokens = usage.get("output_tokens")
     text = estimate_at_once(text_of(assistant_message(result.reply["output"])))
-    if type(output_tokens) is int:
-        return max(output_tokens - own_tokens, text)
-    return text
+    return max(output_tokens - own_tokens, text) if type(output_tokens) is int else text
 
 
 def _readable(items: Sequence[Json]) -> list[Json]:
@@ -354,8 +340,7 @@ def _put_core(body: Json, items: list[Json], core: str) -> None:
     """Put the core text where it is replaced, not piled up."""
     client_instructions = body.get("instructions")
     if not core or not isinstance(client_instructions, str | None):
-        # What cannot be read has no place for it.
-        return
+        return  # what cannot be read has no place for it
     chained = body.get("previous_response_id") or body.get("conversation")
     if body.get("prompt"):
         if not chained:
@@ -401,16 +386,13 @@ def has_instructions(body: Json) -> bool:
 def _takes_tools(body: Json) -> bool:
     """Tell whether tools of ours may be offered beside the client's."""
     form = body.get("text")
-    text_format = None
-    if isinstance(form, dict):
-        text_format = form.get("format")
+    text_format = form.get("format") if isinstance(form, dict) else None
     is_json = isinstance(text_format, dict) and text_format.get("type") in (
         "json_schema",
         "json_object",
     )
     is_free = body.get("tool_choice") in FREE_CHOICES
-    # Else there is no place for ours.
-    readable = isinstance(body.get("tools") or [], list)
+    readable = isinstance(body.get("tools") or [], list)  # else there is no place for ours
     return is_free and readable and not is_json and not body.get("background")
 
 

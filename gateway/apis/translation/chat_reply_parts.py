@@ -17,16 +17,10 @@ from gateway.apis.translation.member_seal import MemberSeal
 from gateway.wire.chat import CALLS, Json, MalformedReply
 from gateway.wire.streamed_calls import StreamedCall, StreamedCalls, read_index, read_piece
 
-TEXT = "text"
-REASONING = "reasoning"
-REFUSAL = "refusal"
-CALL = "call"
-# A part without words, for what the server wants back.
-CARRIER = "carrier"
-# Of one answer.
-MAX_PARTS = 4096
-# What servers call it.
-REASONINGS = ("reasoning_content", "reasoning")
+TEXT, REASONING, REFUSAL, CALL = "text", "reasoning", "refusal", "call"
+CARRIER = "carrier"  # a part without words, for what the server wants back
+MAX_PARTS = 4096  # of one answer
+REASONINGS = ("reasoning_content", "reasoning")  # what servers call it
 
 
 @dataclass(slots=True)
@@ -65,17 +59,14 @@ class ReplyWriter(ABC):
         self.ident = ident
         self.finish: str | None = None
         self.usage: Json = {}
-        # That have begun.
-        self.parts: list[ReplyPart] = []
+        self.parts: list[ReplyPart] = []  # that have begun
         self.has_begun = self.over = False
         self.seal: MemberSeal | None = None
         self.carried = CarriedMembers()
         self.on_over: Callable[[], None] | None = None
         self._streamed = StreamedCalls()
-        # The same calls, whether they have begun or not.
-        self._calls: list[ReplyPart] = []
-        # The text, reasoning or refusal under way.
-        self._current_part: ReplyPart | None = None
+        self._calls: list[ReplyPart] = []  # the same calls, whether they have begun or not
+        self._current_part: ReplyPart | None = None  # the text, reasoning or refusal under way
 
     @abstractmethod
     def open(self, chunk: Json) -> Iterator[Json]:
@@ -164,8 +155,7 @@ class ReplyWriter(ABC):
         yield from self.grow(part, text)
 
     def _add_call(self, delta: Json) -> Iterator[Json]:
-        part = self._call_of(delta)
-        text = read_piece(delta).text
+        part, text = self._call_of(delta), read_piece(delta).text
         if part.done:
             return
         if text:
@@ -191,8 +181,7 @@ class ReplyWriter(ABC):
             self._calls.append(ReplyPart(CALL, call=call))
         part = self._calls[call.place]
         if part.index < 0:
-            part.name = call.name
-            part.ident = call.ident
+            part.name, part.ident = call.name, call.ident
         self._take_beside(part, call, delta)
         return part
 
@@ -246,9 +235,7 @@ class ReplyWriter(ABC):
         if not self.carried.is_pending:
             return ""
         sealed = self.carried.close([p for p in self.parts if p.kind == CALL])
-        if self.seal is not None:
-            return self.seal.close(sealed)
-        return ""
+        return self.seal.close(sealed) if self.seal is not None else ""
 
     def _carry(self) -> Iterator[Json]:
         """Show what the server wants back as a part of its own, where no reasoning ends with it."""
@@ -263,8 +250,7 @@ class ReplyWriter(ABC):
             self._current_part = None
         for part in self._calls:
             yield from self._end_call(part)
-        # Text that ends an answer stays its last part.
-        if self._calls:
+        if self._calls:  # text that ends an answer stays its last part
             yield from self._carry()
         else:
             self._token()
@@ -291,9 +277,7 @@ def _texts_of(delta: Json) -> Iterator[tuple[str, str]]:
     if isinstance(content, str) and content:
         yield TEXT, content
     for part in content if isinstance(content, list) else ():
-        text = None
-        if isinstance(part, dict):
-            text = part.get("text")
+        text = part.get("text") if isinstance(part, dict) else None
         if isinstance(text, str) and text:
             yield TEXT, text
     refusal = delta.get("refusal")
@@ -309,6 +293,4 @@ def count_of(usage: Any, *path: str) -> int:
     """Return a count of a usage; 0 if it is missing."""
     for name in path:
         usage = usage.get(name) if isinstance(usage, dict) else None
-    if type(usage) is int and usage > 0:
-        return usage
-    return 0
+    return usage if type(usage) is int and usage > 0 else 0
