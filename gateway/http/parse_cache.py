@@ -287,8 +287,8 @@ def _parse_in_thread(body: bytes, short_body: bytes, prefix: _CachedPrefix | Non
     messages: Messages = parsed[0]["messages"]
     messages.heavy = True
     end_step()
-    if (source := messages.source) is not None and not source.new:
-        source.new = array_elements(body, source.start, source.end)
+    if (source := messages.source) is not None and not source.new_spans:
+        source.new_spans = array_elements(body, source.start, source.end)
     return parsed
 
 

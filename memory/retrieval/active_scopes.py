@@ -21,8 +21,7 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memory.errors import StoreUnavailable
 from memory.retrieval.gate import ScoredHit, find_passing, may_pass
@@ -41,11 +40,9 @@ from memory.stores.sql.engine.sqlite.fts import MESSAGES_INDEX, PASSAGES_INDEX, 
 from memory.stores.sql.index import message_index, scope_postings
 from memory.stores.sql.index.index_changes import DocumentWords, IndexChange, count_characters
 from memory.stores.sql.index.message_index import MadeDocuments
+from memory.stores.sql.index.stems import Stemmer
 from memory.stores.sql.rows.messages import SearchQuery
 from memory.stores.sql.rows.recall_rows import RankedRows
-
-if TYPE_CHECKING:
-    from memory.stores.sql.index.stems import Stemmer
 
 log = logging.getLogger("mnemogate")
 # Of all postings.
@@ -306,8 +303,7 @@ class ActiveScopes:
 
     def _stems(self) -> Stemmer:
         if self._stemmer is None:
-            stemmer: Stemmer = import_module("memory.stores.sql.index.stems").Stemmer(STEM_BYTES)
-            self._stemmer = stemmer
+            self._stemmer = Stemmer(STEM_BYTES)
         return self._stemmer
 
     def _catch_up(self) -> bool:

@@ -90,7 +90,7 @@ class PostgresIndex:
         key = _key(conn)
         pair_numbers = [n for w in shared.pairs for n in _of_query(key, scope_id, "body", [w])]
         every_number = [n for w in shared.every for n in _of_query(key, scope_id, "body", [w])]
-        oldest_counted = fetch_sql(
+        oldest_rows = fetch_sql(
             conn,
             "SELECT id FROM passages WHERE scope_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2",
             scope_id,
@@ -105,7 +105,7 @@ class PostgresIndex:
             f"{look.format('terms @> $4::bigint[]')} ORDER BY 1",
             scope_id,
             pair_numbers,
-            oldest_counted[0][0] if oldest_counted else 0,
+            oldest_rows[0][0] if oldest_rows else 0,
             every_number,
             min(len(pair_numbers), 2),
         )

@@ -223,10 +223,10 @@ def find_rows(
         return None
     if not (size := _size(conn, corner)):
         return {}
-    asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
+    lookups = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
     if corner.may_hold is not None:
-        asked = list(filter(corner.may_hold, asked))
-    matches = _matches(conn, corner, asked, size)
+        lookups = list(filter(corner.may_hold, lookups))
+    matches = _matches(conn, corner, lookups, size)
     rows = _StoredRows(conn, corner)
     limits = (query.candidates, query.wanted)
     if not query.thorough:
@@ -238,7 +238,7 @@ def find_rows(
     no_similarity = SimilarityScores()
     ranked_rows, pool = rank(rows, query.text, matches, no_similarity, (query.candidates, HITS))
     texts = [(pool[k].text, r.score) for k, r in ranked_rows.items() if k in pool]
-    words = related_words({w for x in asked for w in x.words}, texts)
+    words = related_words({w for x in lookups for w in x.words}, texts)
     lookups = [word_lookup(corner.scope_id, w) for w in words]
     if lookups:
         postings = _postings(conn, corner, lookups, MAX_RELATED)

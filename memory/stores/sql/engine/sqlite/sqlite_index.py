@@ -177,8 +177,8 @@ class SqliteIndex:
             return conn.execute(
                 NEXT, {"mark": indexed_up_to, "ahead": LOOK_AHEAD_ROWS, "most": max_rows}
             ).all()
-        earliest = time_of(indexed_up_to) - SET_BACK
-        values = {"scope": scope_id, "since": earliest, "mark": indexed_up_to, "most": max_rows}
+        since = time_of(indexed_up_to) - SET_BACK
+        values = {"scope": scope_id, "since": since, "mark": indexed_up_to, "most": max_rows}
         return conn.execute(NEXT_HERE, values).all()
 
     def settle(
