@@ -21,7 +21,7 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memory.errors import StoreUnavailable
 from memory.retrieval.gate import ScoredHit, find_passing, may_pass
@@ -40,9 +40,11 @@ from memory.stores.sql.engine.sqlite.fts import MESSAGES_INDEX, PASSAGES_INDEX, 
 from memory.stores.sql.index import message_index, scope_postings
 from memory.stores.sql.index.index_changes import DocumentWords, IndexChange, count_characters
 from memory.stores.sql.index.message_index import MadeDocuments
-from memory.stores.sql.index.stems import Stemmer
 from memory.stores.sql.rows.messages import SearchQuery
 from memory.stores.sql.rows.recall_rows import RankedRows
+
+if TYPE_CHECKING:
+    from memory.stores.sql.index.stems import Stemmer
 
 log = logging.getLogger("mnemogate")
 # Of all postings.
@@ -303,6 +305,9 @@ class ActiveScopes:
 
     def _stems(self) -> Stemmer:
         if self._stemmer is None:
+            # Only searches beside Postgres need this tokenizer.
+            from memory.stores.sql.index.stems import Stemmer
+
             self._stemmer = Stemmer(STEM_BYTES)
         return self._stemmer
 
