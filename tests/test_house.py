@@ -263,6 +263,7 @@ AT_WORK = {
     "gateway.wire.merge",
     "gateway.wire.part_keys",
     "gateway.wire.told_choices",
+    "memory.conversation.openings",
     "memory.jobs.fact_answer",
     "memory.jobs.fact_writer",
     "memory.search.lexicon",

@@ -27,17 +27,13 @@ from memory.conversation.messages import (
 )
 from memory.conversation.steps import end_step
 
-decode = msgspec.json.decode
-encode = msgspec.json.encode
+decode, encode = msgspec.json.decode, msgspec.json.encode
 _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _sorted = msgspec.json.Encoder(order="sorted").encode
-# Joined beyond this number.
-PIECES = 32
-# Bytes between two messages.
-BETWEEN = b", \t\r\n"
+PIECES = 32  # joined beyond this number
+BETWEEN = b", \t\r\n"  # bytes between two messages
 _between = re.compile(rb"[, \t\r\n]*")
-# Of messages, which take some 15 ms to decode and to find in their text.
-LONG_BYTES = 1 << 20
+LONG_BYTES = 1 << 20  # of messages, which take some 15 ms to decode and to find in their text
 LIGHT_MESSAGES = 256  # whose rows are written in 3 ms; 4,000 take 40
 STAYING = 16  # if more messages before a cut are kept, the history is decoded as a whole
 Span = tuple[int, int]  # start and end in a text

@@ -18,12 +18,9 @@ import msgspec
 
 from memory.conversation.messages import collapse_whitespace
 
-MAX_FACTS = 24
-MAX_FACT_CHARACTERS = 400
-MAX_QUOTE_CHARACTERS = 600
+MAX_FACTS, MAX_FACT_CHARACTERS, MAX_QUOTE_CHARACTERS = 24, 400, 600
 MAX_ANSWER_CHARACTERS = 40_000
-# Of objects and lists that are tried in an answer.
-MAX_BEGINNINGS = 200
+MAX_BEGINNINGS = 200  # of objects and lists that are tried in an answer
 Operation = Literal["add", "update", "supersede"]
 OPERATIONS: dict[str, Operation] = {
     "": "add",
