@@ -64,12 +64,15 @@ class EnvelopeMask(ABC):
         self.text_shown = False
         # The parts that the client has seen whole.
         self.shown: list[Json] = []
-        self._ends: list[int] = []  # how much was shown at the end of each round before
+        # How much was shown at the end of each round before.
+        self._ends: list[int] = []
         self._owned = frozenset(owned)
-        self._parts = MaskedParts()  # of the round
+        # Of the round.
+        self._parts = MaskedParts()
         # The part that the newest event belongs to, shown as it came, and what it told of it.
         self._growing: tuple[MaskedPart, PartKey] | None = None
-        self._hid = False  # something of ours was taken out, so the numbers are ours to give
+        # Something of ours was taken out, so the numbers are ours to give.
+        self._hid = False
         # The reasoning whose end is held until it is known whether a call of ours follows.
         self._waiting: MaskedPart | None = None
         self._error: Any = None
@@ -182,9 +185,7 @@ class EnvelopeMask(ABC):
 
     def restored(self, reply: Json) -> Json:
         """Return a whole reply without what of ours it repeats; the same where nothing is."""
-        if self.alias is None:
-            return reply
-        return {**reply, "model": self.alias}
+        return reply if self.alias is None else {**reply, "model": self.alias}
 
     # What every format does.
 
@@ -243,7 +244,8 @@ class EnvelopeMask(ABC):
             return self._take_unknown(key, event, event_bytes)
         part = self._part_at(kind, key)
         if part is None:
-            return b""  # the end of nothing
+            # The end of nothing.
+            return b""
         known_bytes = self._take_known(kind, key, part, (event, event_bytes))
         if not self._parts.early:
             return known_bytes
@@ -383,9 +385,7 @@ class EnvelopeMask(ABC):
         shown_bytes = self._release()
         if self._waiting is not None:
             shown_bytes += self._end_reasoning(self._waiting, is_last=True)
-        if cut:
-            return shown_bytes
-        return shown_bytes + self._show_early()
+        return shown_bytes if cut else shown_bytes + self._show_early()
 
     def _show_early(self) -> bytes:
         """Show the events that still wait: no part of theirs is to come."""

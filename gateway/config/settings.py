@@ -110,7 +110,8 @@ class ServerSettings(Section):
     def _either(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         try:
             return validate(value)
-        except ValidationError:  # one error for each type of the union
+        except ValidationError:
+            # One error for each type of the union.
             raise ValueError("use auto, true or false") from None
 
     @property
@@ -332,8 +333,7 @@ class Settings(Section):
         serving_settings = self.model_copy()
         serving_settings._key_counts = key_counts
         lent = [n for n, p in self.providers.items() if p.api_key is not None]
-        loopback = self.server.loopback
-        host = self.server.host
+        loopback, host = self.server.loopback, self.server.host
         fault = ""
         # First, since the mode is not known then.
         if key_counts is None and not self.keys and (self.storage.is_postgres or not loopback):

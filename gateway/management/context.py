@@ -54,11 +54,15 @@ from memory.export_format import BadLine, TooManyLines
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
-CLOSE = [(b"connection", b"close")]  # where a body was not read to its end
-PAGE_CHARACTERS = 4 << 20  # of a page; encoding them takes the event loop some ms
+# Where a body was not read to its end.
+CLOSE = [(b"connection", b"close")]
+# Of a page; encoding them takes the event loop some ms.
+PAGE_CHARACTERS = 4 << 20
 MIB = 1 << 20
-JSON_MIB = 8  # limit of a request about one object
-STORE_OPTIONAL = "store_optional"  # option of a route that has something to show without the store
+# Limit of a request about one object.
+JSON_MIB = 8
+# Option of a route that has something to show without the store.
+STORE_OPTIONAL = "store_optional"
 # Option of a route that asks an upstream about a tenant not seen yet.
 PROVES_TENANT = "proves_tenant"
 EVERY = "*"  # ?tenant=* of an admin key: every tenant
@@ -72,8 +76,7 @@ class ManagementRequest:
     def __init__(
         self, request: Request[Any, Any, Any], principal: Principal, tenant: str | None
     ) -> None:
-        self.request = request
-        self.principal = principal
+        self.request, self.principal = request, principal
         self.gateway: GatewayState = request.app.state.gateway
         self.memory: Memory = self.gateway.memory
         self.asked_tenant = tenant
@@ -310,8 +313,7 @@ async def in_project(user_context: UserContext, project: str) -> UserContext:
 
     A key that is not trusted names those alone that its user may name.
     """
-    scope = user_context.scope
-    caller = user_context.caller
+    scope, caller = user_context.scope, user_context.caller
     name = check_project_name(check_name(project, "project"))
     user_context.scope = replace(scope, agent=memory_name(scope.agent, name))
     user_context.defaults = caller.memory.policy.blocks_in(name)
@@ -327,8 +329,7 @@ async def with_agents_blocks(user_context: UserContext) -> UserContext:
 
     Raises Forbidden: a key that is not trusted names those agents alone that it may call.
     """
-    directory = user_context.caller.gateway.agents
-    scope = user_context.scope
+    directory, scope = user_context.caller.gateway.agents, user_context.scope
     principal = user_context.caller.principal
     if scope.agent != "default":
         agent = await user_context.read(directory.find(scope.tenant, scope.agent, certain=False))
@@ -488,8 +489,7 @@ def window(
     rows: up to one more than `limit`. weigh: a row's characters; a page has fewer rows if they are
     long.
     """
-    page_size = min(len(rows), limit)
-    weight = 0
+    page_size, weight = min(len(rows), limit), 0
     for index, row in enumerate(rows[:page_size]):
         weight += weigh(row)
         if index and weight > PAGE_CHARACTERS:

@@ -51,7 +51,8 @@ from memory.core.tool_definitions import SEARCHING, WRITING
 
 # The reason for a new epoch.
 COMPACTION = "compaction"
-OVER = 1.05  # of its budget: the assumed size of a request that overflowed
+# Of its budget: the assumed size of a request that overflowed.
+OVER = 1.05
 OURS_BYTES = len(msgspec.json.encode([*WRITING, *SEARCHING]))
 
 
@@ -222,7 +223,8 @@ async def compact(
 ) -> FittedContext:
     """Cut a counted request to about `goal` tokens."""
     fitted = await _compact(turn, now, context, _Goals(goal, goal, 0))
-    fitted.evicted = sorted({*now.evicted, *fitted.evicted})  # including what this turn cut before
+    # Including what this turn cut before.
+    fitted.evicted = sorted({*now.evicted, *fitted.evicted})
     return fitted
 
 
@@ -360,7 +362,8 @@ class _Compactor:
         self.tail = tail
         self.room = context
         self.cut = fitted.cut
-        self._tools = fitted.plan.epoch.tools  # what is offered stays for this request
+        # What is offered stays for this request.
+        self._tools = fitted.plan.epoch.tools
         self.stored = sorted((tail.links[link], text) for link, text in summaries)
         message_groups = groups(tail.messages)
         newest_start = message_groups[-1].start if message_groups else 0
@@ -398,9 +401,7 @@ class _Compactor:
     def link(self, index: int) -> bytes:
         """Return the chain link of a message in the tail or at the cut."""
         chain = self.tail.turn.chain
-        if index >= self.tail.start:
-            return chain.link(index)
-        return chain.before(index + 1)
+        return chain.link(index) if index >= self.tail.start else chain.before(index + 1)
 
     def _mark(self, cut_index: int) -> None:
         """Let later turns decode only what this cut leaves."""
@@ -450,8 +451,7 @@ class _Compactor:
         messages = self.tail.turn.messages
         context = self.room
         allowance = self.allowance(goal)
-        end_index = self.until(goal - allowance)
-        cut_summary = dict(self.stored).get(self.cut, "")
+        end_index, cut_summary = self.until(goal - allowance), dict(self.stored).get(self.cut, "")
         # Otherwise the cut's summary is not stored, and is made again.
         if end_index <= self.cut + 1 and (cut_summary or self.cut < 0):
             return self.fresh(cut_summary, self.cut, "nothing to evict")
@@ -482,14 +482,13 @@ class _Compactor:
 
     def until(self, goal: int) -> int:
         """Return the index before which everything is evicted to leave about `goal` tokens."""
-        tail = self.tail
-        start = self.tail.start
-        messages = tail.messages
-        begin = max(0, self.cut + 1 - start)
+        tail, start = self.tail, self.tail.start
+        messages, begin = tail.messages, max(0, self.cut + 1 - start)
         stubbed = set(elidable(messages, tail.sizes, self._elided + 1 - start))
         lean = [min(size, STUB) if i in stubbed else size for i, size in enumerate(tail.sizes)]
         newest_user = tail.turn.messages.after.user - start
-        bare = self.fresh("", len(tail.turn.messages) - 1, "")  # what always stays
+        # What always stays.
+        bare = self.fresh("", len(tail.turn.messages) - 1, "")
         free_tokens = max(0, goal - (bare.tokens - (lean[newest_user] if newest_user >= 0 else 0)))
         end_index = eviction_index(messages, lean, free_tokens, begin)
         remaining = range(end_index, len(lean))

@@ -163,12 +163,16 @@ class ResponsesMask(SearchingMask):
     def __init__(self, owned: Collection[str], alias: str | None, echo: Echo) -> None:
         super().__init__(owned, alias)
         self._echo = echo
-        self._head: Json = {}  # id, created_at and model of the first round's response
-        self._begun: Json = {}  # that response, as it began
-        self._number: int | None = None  # the next event's sequence number
+        # Id, created_at and model of the first round's response.
+        self._head: Json = {}
+        # That response, as it began.
+        self._begun: Json = {}
+        # The next event's sequence number.
+        self._number: int | None = None
         self._numbered = True
         self._came_whole = False
-        self.cuts: list[list[int]] = []  # how long the pieces of each shown item were
+        # How long the pieces of each shown item were.
+        self.cuts: list[list[int]] = []
         self._terminal: tuple[Json, bytes] | None = None
 
     @property
@@ -240,9 +244,7 @@ class ResponsesMask(SearchingMask):
         return self._echo.is_carrier(part)
 
     def call_name(self, part: Json) -> str | None:
-        name = None
-        if part.get("type") == CALL:
-            name = part.get("name")
+        name = part.get("name") if part.get("type") == CALL else None
         if isinstance(name, str):
             return name
         return None
@@ -278,10 +280,7 @@ class ResponsesMask(SearchingMask):
 
     def _match_listed(self, items: Any) -> None:
         """Take what the end of a response tells of its items that no event did."""
-        if isinstance(items, list):
-            listed_items = [i for i in items if isinstance(i, dict)]
-        else:
-            listed_items = []
+        listed_items = [i for i in items if isinstance(i, dict)] if isinstance(items, list) else []
         check_count(len(listed_items))
         keys = list(map(item_key, listed_items))
         for item, key, part in zip(listed_items, keys, self._parts.match(keys), strict=True):
@@ -409,9 +408,7 @@ class ResponsesMask(SearchingMask):
 
     def _response(self) -> Json:
         response = self._terminal[0].get("response") if self._terminal is not None else None
-        if isinstance(response, dict):
-            return response
-        return {"status": "incomplete"}
+        return response if isinstance(response, dict) else {"status": "incomplete"}
 
     def end_round(self) -> None:
         self._terminal = None
@@ -424,7 +421,8 @@ class ResponsesMask(SearchingMask):
         self._hid = True
 
     def end(self, usage: Json | None) -> bytes:
-        if self._terminal is None:  # a replayed round was the last
+        # A replayed round was the last.
+        if self._terminal is None:
             return event_of(
                 self._write(
                     {"type": "response.completed", "response": self.merged()},
@@ -481,7 +479,8 @@ class ResponsesMask(SearchingMask):
         if not isinstance(error, dict) or error.get("type") != "error":
             return b""
         if self._numbered and "sequence_number" not in error:
-            return b""  # it was told in another format
+            # It was told in another format.
+            return b""
         fault: Any = {"error": failure.error} if self._error.get("error") else failure.error
         event = {**self._error, **fault} if isinstance(fault, dict) else self._error
         return event_of(self._write(event, self._next_number(), None))
@@ -493,7 +492,8 @@ class ResponsesMask(SearchingMask):
             return self.render(event, event_bytes, None)
         scrubbed = {} if response.get("error") is None else {"error": error}
         scrubbed_response = {**response, **scrubbed}
-        if self._hid or self.rounds:  # to the client it is the response that began
+        # To the client it is the response that began.
+        if self._hid or self.rounds:
             scrubbed_response = {**scrubbed_response, **self._head, "output": self.shown}
         if scrubbed_response == response:
             return self._lifecycle(event, event_bytes)

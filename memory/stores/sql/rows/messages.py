@@ -37,8 +37,7 @@ from memory.stores.sql.turns.replaced_turns import NAMED_CHARACTERS, complete_hi
 
 m = t.messages.c
 n = t.nodes.c
-encode = msgspec.json.encode
-decode = msgspec.json.decode
+encode, decode = msgspec.json.encode, msgspec.json.decode
 
 
 class MessagePlace(msgspec.Struct):
@@ -126,8 +125,7 @@ def add(
     new_messages = (
         _not_there(conn, place.conversation, digested_messages) if once else digested_messages
     )
-    rows = list(rows_of(scope_id, place, contents_of(new_messages)))
-    index = sql_driver(conn).index
+    rows, index = list(rows_of(scope_id, place, contents_of(new_messages))), sql_driver(conn).index
     previous_newest, greatest = index.read_newest(conn), 0
     for row in rows:
         key = new_message_key()
@@ -290,7 +288,8 @@ class SearchQuery:
     least: float = 0.0
 
 
-BOUNDS = ("since", "until", "within", "skip")  # of a search, each None for none
+# Of a search, each None for none.
+BOUNDS = ("since", "until", "within", "skip")
 _here: Any = bindparam("scope")
 MORE_THAN_ONE = select(
     exists(select(t.passages.c.id).where(t.passages.c.scope_id == _here))
@@ -302,7 +301,8 @@ MORE_THAN_ONE = select(
     )
 )
 NO_RESULT = "[No result: the conversation went on without one.]"
-FEW_ROWS = 500  # messages, or passages
+# Messages, or passages.
+FEW_ROWS = 500
 HAS_FEW = select(
     ~exists(select(m.id).where(m.scope_id == _here).offset(FEW_ROWS).limit(1)),
     ~exists(

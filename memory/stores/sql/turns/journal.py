@@ -45,12 +45,16 @@ from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 
 log = logging.getLogger("mnemogate")
 T = TypeVar("T")
-FILED_TOGETHER = 64  # rows a transaction
-MOST_ROWS, MOST_BYTES = 1024, 8 << 20  # that wait; a turn beyond that is written at once
+# Rows a transaction.
+FILED_TOGETHER = 64
+# That wait; a turn beyond that is written at once.
+MOST_ROWS, MOST_BYTES = 1024, 8 << 20
 # Of one row; a longer turn is written at once, since in the journal its pages are written twice.
 ENTRY_BYTES = 1 << 15
-NOTHING_WAITS = b""  # the key of no scope
-NO_CONVERSATION = -1  # the end of a conversation that is not there yet
+# The key of no scope.
+NOTHING_WAITS = b""
+# The end of a conversation that is not there yet.
+NO_CONVERSATION = -1
 OUTAGES = (sqlite3.OperationalError, OperationalError, InterfaceError, OSError)
 j = t.journal.c
 # `+ 0` keeps the conversation's newest row apart from everybody's.
@@ -222,7 +226,8 @@ class Journal:
 
     def __init__(self) -> None:
         self.tables: list[ApplicationTables] = []
-        self.rows = 0  # that wait, at most
+        # That wait, at most.
+        self.rows = 0
         self.urgent = 0  # of these, how many have jobs
         self.newest_key = 0  # key of the row that was appended last
         self._bytes = 0
@@ -244,16 +249,14 @@ class Journal:
         """Append a row; False if the turn has to be written at once. Raises ErasedMeanwhile."""
         if self.rows >= MOST_ROWS or self._bytes >= MOST_BYTES:
             return False
-        values = entry.values
-        scope = entry.owner.scope.key
+        values, scope = entry.values, entry.owner.scope.key
         if values["scope"] is None:
             values["scope"] = scopes.get_or_create(conn, entry.owner)
         if not execute(conn, APPEND, values):
             return False
         size = len(values["entry"])
         self.newest_key = values["id"]
-        key = self.newest_key
-        scope_id = values["scope"]
+        key, scope_id = self.newest_key, values["scope"]
         row = _WaitingRow(key, scope_id, entry.conversation, size, entry.is_urgent)
         self._waiting_rows.setdefault(scope, []).append(row)
         self._scopes[row.scope_id] = scope
@@ -268,8 +271,7 @@ class Journal:
         of: a scope, all if it is None. max_rows: rows. A row that cannot be filed stays, marked as
         broken, and holds up no other.
         """
-        statement = NEXT
-        values = {"after": 0, "most": FILED_TOGETHER}
+        statement, values = NEXT, {"after": 0, "most": FILED_TOGETHER}
         if of is not None:
             waiting_rows = self._waiting_rows.get(of)
             statement = NEXT_OF
@@ -358,9 +360,7 @@ class BehindJournal(Generic[T]):
     def __init__(
         self, journal: Journal, work: Callable[[Connection], T], of: bytes | None = None
     ) -> None:
-        self._journal = journal
-        self._work = work
-        self.of = of
+        self._journal, self._work, self.of = journal, work, of
         self.filed = 0
 
     def __call__(self, conn: Connection) -> T:
