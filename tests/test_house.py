@@ -262,6 +262,7 @@ AT_WORK = {
     "memory.conversation.openings",
     "memory.jobs.fact_answer",
     "memory.jobs.fact_writer",
+    "memory.retrieval.auto_recall",
     "memory.search.lexicon",
 }
 DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:)")

@@ -136,8 +136,7 @@ async def _read_whole(reply: CompletionReply, api_format: ApiFormat) -> None:
         ) from e
     if error:
         raise _reported(error, data, reply.headers)
-    reply.chunk = chunk
-    reply.plain = data
+    reply.chunk, reply.plain = chunk, data
 
 
 async def begin_events(reply: RawReply, *, refuse_errors: bool) -> None:

@@ -168,6 +168,4 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
-    if isinstance(value, list):
-        return [v for v in value if isinstance(v, dict)]
-    return []
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

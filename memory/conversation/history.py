@@ -92,14 +92,13 @@ class PrefixInfo(msgspec.Struct, eq=False):
             self.system,
             self.first,
         )
-        extended.behind = self.behind
-        extended.mark = self.mark
-        for index, message in enumerate(new_messages, self.count):
+        extended.behind, extended.mark = self.behind, self.mark
+        for i, message in enumerate(new_messages, self.count):
             role = message.get("role")
             if role == "assistant":
-                extended.newest = index
+                extended.newest = i
             elif role == "user":
-                extended.user = index
+                extended.user = i
                 extended.first = extended.first or conversation_key(message)
             elif is_system(message):
                 extended.system = keyed_hash(b"", extended.system, encode(message))

@@ -32,20 +32,17 @@ from memory.search.zones import UTC_NAME, day_of
 from memory.stores.sql.rows.messages import SearchQuery
 
 ITEMS = 5
-# Of all items, and of a small context window.
-TOKENS, WINDOW_SHARE = 600, 0.05
+TOKENS, WINDOW_SHARE = 600, 0.05  # of all items, and of a small context window
 MAX_QUERY_CHARACTERS = 2000
 # Of an item, and of the text that it is taken from.
-MAX_SHOWN_CHARACTERS = 1000
-MAX_INSPECTED_CHARACTERS = 8000
-# Of a text, among which its first word is looked for.
-FIRST_WORD_CHARACTERS = 64
-# Of a text, whose words are looked for in a body.
-PROBED_CHARACTERS = 120
-# Of a message of which it is kept whether it tells something.
-MAX_KEPT_CHARACTERS = 600
-# Items that a conversation remembers to have shown.
-MAX_RECALLED = 100
+MAX_SHOWN_CHARACTERS, MAX_INSPECTED_CHARACTERS = (
+    1000,
+    8000,
+)
+FIRST_WORD_CHARACTERS = 64  # of a text, among which its first word is looked for
+PROBED_CHARACTERS = 120  # of a text, whose words are looked for in a body
+MAX_KEPT_CHARACTERS = 600  # of a message of which it is kept whether it tells something
+MAX_RECALLED = 100  # items that a conversation remembers to have shown
 HEADING = "Found in memory; it may or may not matter here."
 # A line of recalled items, as a model may repeat it.
 _ITEM = re.compile(
@@ -196,9 +193,7 @@ class BodyBeginnings:
 def _first_word(text: str) -> str:
     """Return the first word of a text, as far as it is short and stands near the beginning."""
     words = text[:FIRST_WORD_CHARACTERS].split(None, 1)
-    if words:
-        return words[0][: FIRST_WORD_CHARACTERS // 4]
-    return ""
+    return words[0][: FIRST_WORD_CHARACTERS // 4] if words else ""
 
 
 def _shown_beginning(text: str) -> str:

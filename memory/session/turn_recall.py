@@ -97,8 +97,7 @@ class TurnRecall:
     def _held_messages(self, planned: epochs.PlacementPlan) -> Sequence[Json]:
         """Return the messages that the request sends, without those before the epoch's cut."""
         history = self._turn.snapshot.turn
-        messages = history.messages
-        bookmark = history.mark
+        messages, bookmark = history.messages, history.mark
         if bookmark is None or bookmark.link != planned.epoch.cut:
             return messages
         history.enter()
