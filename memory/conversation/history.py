@@ -445,14 +445,14 @@ def count_leading_system(messages: Sequence[Json]) -> int:
 class ServerHistory:
     """A stored conversation, whose client only sends its newest messages.
 
-    of: what is known of the last request, including the history. said: its messages, as pieces of
-    JSON. answer: the answer. asked: the client's last message, normalised.
+    of: what is known of the last request, including the history. message_parts: its messages, as
+    JSON in pieces. answer: the answer. last_message: the client's last one, normalised.
     """
 
     of: PrefixInfo
-    said: tuple[bytes, ...]
+    message_parts: tuple[bytes, ...]
     answer: Json
-    asked: bytes
+    last_message: bytes
 
     def continue_with(self, request_messages: Messages, may_repeat: bool = True) -> Messages | None:
         """Return the conversation followed by these messages.
@@ -466,13 +466,13 @@ class ServerHistory:
             PrefixInfo().extend(request_messages[:lead]).system != self.of.system
             or not new_messages
             or any(is_system(m) or m.get("role") == "tool" for m in new_messages)
-            or (may_repeat and canonical(new_messages[-1]) == self.asked)
+            or (may_repeat and canonical(new_messages[-1]) == self.last_message)
         ):
             return None
         return Messages(self.of, [self.answer, *new_messages], self._text)
 
     def _text(self) -> TextRange:
-        text = b",".join(self.said)
+        text = b",".join(self.message_parts)
         return TextRange(text, 0, len(text))
 
 
@@ -484,7 +484,7 @@ def build_server_history(
         return None
     goes_on = history is not None and history.of is messages.before
     encoded_parts = (
-        *(history.said if history is not None and goes_on else ()),
+        *(history.message_parts if history is not None and goes_on else ()),
         encode(messages.new if goes_on else messages.all)[1:-1],
     )
     return ServerHistory(

@@ -55,7 +55,8 @@ def sent_bytes(line: Snapshot) -> int:
             if type(part) is bytes:
                 size += len(part)
     if line.server_history:
-        size += sum(map(len, line.server_history.said)) + len(line.server_history.asked)
+        history = line.server_history
+        size += sum(map(len, history.message_parts)) + len(history.last_message)
     return size
 
 
