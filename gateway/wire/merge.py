@@ -125,18 +125,12 @@ def merge(into: Json, delta: Json) -> None:
     for key, value in delta.items():
         have = into.get(key)
         if have is None:
-            if isinstance(value, list):
-                into[key] = _begin_list(key, value)
-            else:
-                into[key] = _copy(value)
+            into[key] = _begin_list(key, value) if isinstance(value, list) else _copy(value)
         elif isinstance(value, str) and isinstance(have, TextBuffer):
             have.add(value)
         elif isinstance(value, str) and isinstance(have, str) and key not in WHOLE:
             is_name = key == "name" and len(have) <= NAME
-            if is_name:
-                into[key] = grown_name(have, value)
-            else:
-                into[key] = _begin_text(have, value)
+            into[key] = grown_name(have, value) if is_name else _begin_text(have, value)
         elif isinstance(value, dict) and isinstance(have, dict):
             merge(have, value)
         elif (
