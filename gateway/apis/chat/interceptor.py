@@ -163,8 +163,7 @@ class Interceptor:
 
     def _learn_template(self, chunk: Chunk, segment: Segment) -> None:
         """Learn from a chunk that was just shown what the next ones may be known by."""
-        state = self._lanes[segment.lane]
-        is_text = segment.kind == "text"
+        state, is_text = self._lanes[segment.lane], segment.kind == "text"
         if (
             segment.lane in self._roles
             and (is_text or segment.replacement is None)
