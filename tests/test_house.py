@@ -267,6 +267,7 @@ AT_WORK = {
     "memory.jobs.fact_writer",
     "memory.retrieval.auto_recall",
     "memory.search.lexicon",
+    "memory.stores.sql.rows.passage_lifecycle",
 }
 DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:)")
 

@@ -24,12 +24,9 @@ from memory.stores.sql.rows import passages as passage_rows
 from memory.stores.sql.rows.jobs import enqueue
 from memory.stores.sql.rows.messages import SearchQuery
 
-p = t.passages.c
-v = t.block_versions.c
-# Facts that recall knows to be no longer true.
-MAX_OUTDATED = 100
-# Of a text whose neighbours are looked for.
-MAX_NEIGHBOUR_CHARACTERS = 2000
+p, v = t.passages.c, t.block_versions.c
+MAX_OUTDATED = 100  # facts that recall knows to be no longer true
+MAX_NEIGHBOUR_CHARACTERS = 2000  # of a text whose neighbours are looked for
 SELECT_CANDIDATES = select(p.id, p.content).where(
     p.id.in_(bindparam("keys", expanding=True)),
     p.scope_id == bindparam("scope"),
@@ -72,12 +69,14 @@ def near_duplicates(
     keys = [
         candidate_rows[i].id for i in find_duplicates(text, [r.content for r in candidate_rows])
     ]
-    if keys:
-        return [
+    return (
+        [
             passage_rows.to_hit(r)
             for r in conn.execute(select(t.passages).where(p.id.in_(keys)).order_by(p.id.desc()))
         ]
-    return []
+        if keys
+        else []
+    )
 
 
 @dataclass(frozen=True, slots=True)

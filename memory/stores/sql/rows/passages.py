@@ -317,9 +317,7 @@ def _before(conn: Connection, place: PassagePlace, created_at: float) -> str:
     """Return the words of the passage stored right before, of the same text or moment."""
     scope, node, key = place
     row = conn.execute(BEFORE, {"scope": scope, "node": node, "key": key}).first()
-    if row and abs(row.created_at - created_at) <= TOGETHER:
-        return str(row.content)
-    return ""
+    return str(row.content) if row and abs(row.created_at - created_at) <= TOGETHER else ""
 
 
 def _neighbours(conn: Connection, keys: Sequence[int]) -> dict[int, tuple[int | None, int | None]]:
