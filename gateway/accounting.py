@@ -28,8 +28,10 @@ from gateway.usage.log import UsageLog, UsageRecord
 from gateway.usage.meter import CountedIn, UsageTotals
 from gateway.usage.pricing import TokenUsage, cost_of
 
-USUAL_OUTPUT = 1024  # tokens reserved for an answer if the request sets no maximum
-LEASE_MARGIN = 60.0  # seconds
+# Tokens reserved for an answer if the request sets no maximum.
+USUAL_OUTPUT = 1024
+# Seconds.
+LEASE_MARGIN = 60.0
 
 
 class RequestAccount(msgspec.Struct):
@@ -50,7 +52,8 @@ class RequestAccount(msgspec.Struct):
     traces: TurnTraces | None = None
     output: int | None = None
     background: bool = False
-    _ticket: Admission | None = None  # None where nothing is limited
+    # None where nothing is limited.
+    _ticket: Admission | None = None
     _status: int = 0
 
     async def begin(self, make: Callable[[], Awaitable[ResponseProducer]]) -> Prepared:
@@ -88,7 +91,10 @@ class RequestAccount(msgspec.Struct):
         guess = self.forward.meter.guess
         if guess is None:
             return TokenUsage(), 0.0
-        output = USUAL_OUTPUT if self.output is None else self.output
+        if self.output is None:
+            output = USUAL_OUTPUT
+        else:
+            output = self.output
         usage = TokenUsage(input=guess, output=output)
         costs = (cost_of(usage, t.price) or 0.0 for t in self.forward.route.targets)
         return usage, max(costs, default=0.0)
@@ -105,7 +111,10 @@ class RequestAccount(msgspec.Struct):
         """Write the usage record; return the settling of the quota, if there is one."""
         if self._ticket is not None:
             return self._close(memory, error)
-        bill = self._bill() if self.background else self.forward.meter.bill()
+        if self.background:
+            bill = self._bill()
+        else:
+            bill = self.forward.meter.bill()
         self._record(bill, memory, error)
         return None
 
@@ -130,12 +139,14 @@ class RequestAccount(msgspec.Struct):
             output=max(bill.tokens.output, before.tokens.output + expected_tokens.output),
         )
         bill.known_cost = max(bill.known_cost, before.known_cost + usd)
-        bill.cost = bill.known_cost if bill.cost is not None else None
+        if bill.cost is not None:
+            bill.cost = bill.known_cost
         return bill
 
     def _record(self, bill: UsageTotals, memory: str, error: BaseException | None) -> None:
         record = bill_record(self.record, self.forward, bill, self.started_at)
-        record.status, record.code = self._status or 200, None
+        record.status = self._status or 200
+        record.code = None
         if error is not None:
             record.status, record.code = _outcome(error)
         line = current_line()
@@ -162,28 +173,31 @@ def bill_record(
 
     These are the target, the usage, its cost, and the time since `started_at` (perf_counter).
     """
-    last_target, tokens = forward.served or forward.last_target, bill.tokens
+    last_target = forward.served or forward.last_target
+    tokens = bill.tokens
     record.latency_ms = (time.perf_counter() - started_at) * 1000
-    record.target = last_target.label if last_target is not None else ""
-    record.attempts, record.rounds, record.cost, record.estimated = (
-        forward.attempts,
-        bill.rounds,
-        bill.cost,
-        bill.estimated,
-    )
-    record.input, record.cached_input, record.cache_write = (
-        tokens.input,
-        tokens.cached_input,
-        tokens.cache_write,
-    )
-    record.output, record.reasoning = tokens.output, tokens.reasoning
-    record.hidden_input, record.hidden_output = bill.hidden.input, bill.hidden.output
+    if last_target is not None:
+        record.target = last_target.label
+    else:
+        record.target = ""
+    record.attempts = forward.attempts
+    record.rounds = bill.rounds
+    record.cost = bill.cost
+    record.estimated = bill.estimated
+    record.input = tokens.input
+    record.cached_input = tokens.cached_input
+    record.cache_write = tokens.cache_write
+    record.output = tokens.output
+    record.reasoning = tokens.reasoning
+    record.hidden_input = bill.hidden.input
+    record.hidden_output = bill.hidden.output
     return record
 
 
 def traced_request(record: UsageRecord, forward: Dispatcher, memory: str) -> TracedRequest:
     """Return what traces tell of a request that ends now."""
-    meter, began_at = forward.meter, int(record.created_at * 1e9)
+    meter = forward.meter
+    began_at = int(record.created_at * 1e9)
     rounds = []
     for call in meter.calls:
         tokens, _ = meter.count(call)

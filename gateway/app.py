@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gateway.auth.authenticator import Authenticator
 from gateway.auth.credential_cache import CredentialCache
 from gateway.auth.key_store import KeyStore
-from gateway.auth.user_resolver import UserResolver
+from gateway.chat.stored_registration import STORED
 from gateway.config.agents import PREFIX
 from gateway.config.file_tools import find_file_limits
 from gateway.config.memory_settings import BlockDefault
@@ -86,7 +86,8 @@ if TYPE_CHECKING:
 from gateway.models.facts import facts_file
 from gateway.upstream.factory import build_upstreams, open_transport
 
-Servers = tuple[Mapping[str, Upstream], Mapping[str, WindowProbe]]  # and what asks them
+# And what asks them.
+Servers = tuple[Mapping[str, Upstream], Mapping[str, WindowProbe]]
 
 
 def create_app(
@@ -164,7 +165,6 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
     return GatewayState(
         settings,
         _authenticator(settings, secret, KeyStore(database)),
-        UserResolver(settings),
         router,
         memory,
         secret,
@@ -183,6 +183,7 @@ def build_state(settings: Settings, servers: Servers) -> GatewayState:
         _toolbox(settings, memory, secret),
         shared,
         _traces(settings),
+        STORED,
     )
 
 
@@ -200,7 +201,8 @@ def _metrics(settings: Settings) -> Metrics:
 def _open_worker(memory: Memory) -> Worker:
     worker = Worker(memory.db)
     memory.wake_worker = worker.wake
-    memory.db.filer.on_filed.append(worker.wake)  # jobs are filed with their turns
+    # Jobs are filed with their turns.
+    memory.db.filer.on_filed.append(worker.wake)
     return worker
 
 
@@ -216,7 +218,8 @@ def _forgetting(usage: UsageLog, metrics: Metrics) -> Callable[[str, str], None]
 
 def _database(settings: Settings, secret: bytes) -> Database:
     """Return the database, not open yet. Raises ConfigError if its driver is missing."""
-    storage, indexed = settings.storage, settings.memory.index_characters
+    storage = settings.storage
+    indexed = settings.memory.index_characters
     if storage.is_postgres and find_spec("asyncpg") is None:
         raise ConfigError(
             "storage.database needs asyncpg: run pip install '.[postgres]' in the folder of "
@@ -239,7 +242,6 @@ def reload_state(
         running_gateway,
         settings=settings,
         keys=_authenticator(settings, running_gateway.secret, running_gateway.keys.key_store),
-        names=UserResolver(settings),
         router=router,
         prefixes=RequestParseCache(),
         background=UiPromptDetector(settings.memory.ignore),
@@ -305,17 +307,23 @@ def _authenticator(settings: Settings, secret: bytes, key_store: KeyStore) -> Au
     # Who had the dashboard before there were managed keys keeps it, on loopback.
     stays = settings.mode == "managed" and settings.server.loopback and path.exists()
     is_used = settings.is_keyless or stays
-    token = load_or_create_secret(path, 24).hex() if is_used else ""
+    token = ""
+    if is_used:
+        token = load_or_create_secret(path, 24).hex()
     return Authenticator(settings, secret, token, key_store)
 
 
 def _counters(shared: RedisClient | None, sharers: Callable[[], int]) -> Counters:
-    return RedisCounters(shared, sharers=sharers) if shared else LocalCounters()
+    if shared:
+        return RedisCounters(shared, sharers=sharers)
+    return LocalCounters()
 
 
 def _cooldowns(settings: Settings, shared: RedisClient | None) -> Cooldowns:
     policy = _cooldown_policy(settings)
-    return RedisCooldowns(shared, policy) if shared else LocalCooldowns(policy)
+    if shared:
+        return RedisCooldowns(shared, policy)
+    return LocalCooldowns(policy)
 
 
 def _cooldown_policy(settings: Settings) -> CooldownPolicy:
@@ -380,7 +388,8 @@ def _blocks_in(memory: Memory) -> Callable[[str], Mapping[str, CoreBlock]]:
 def _register(
     worker: Worker, memory: Memory, background_model: BackgroundModelClient, metrics: Metrics
 ) -> None:
-    settings, blocks = background_model.settings, _blocks_in(memory)
+    settings = background_model.settings
+    blocks = _blocks_in(memory)
     _register_housekeeping(worker, memory, settings)
     _register_files(worker, memory, settings)
     worker.register(
@@ -460,7 +469,8 @@ def _register_files(worker: Worker, memory: Memory, settings: Settings) -> None:
     from memory.jobs.file_reading import FileReading
 
     reading = FileReading(memory.db, lambda: memory.policy.blocks)
-    reading.limits.pages, reading.limits.characters = limits.pages, limits.characters
+    reading.limits.pages = limits.pages
+    reading.limits.characters = limits.characters
     worker.register_long(reading.kind, reading.run)
 
 
@@ -469,5 +479,8 @@ def _kinds_with_credential(settings: Settings, memory: Memory) -> set[str]:
     if settings.mode != "own-key":
         return set()
     meaning = memory.retrieval.meaning
-    embeds = {"embed"} if meaning and isinstance(meaning.embed, UpstreamEmbedder) else set()
+    if meaning and isinstance(meaning.embed, UpstreamEmbedder):
+        embeds = {"embed"}
+    else:
+        embeds = set()
     return {summarization.KIND, extraction.KIND, reflection.KIND, distillation.KIND, *embeds}

@@ -44,8 +44,10 @@ from difflib import get_close_matches
 import msgspec
 
 Headers = Sequence[tuple[bytes, bytes]]
-MAX_SHOWN_CHARACTERS = 60  # of a value in a message
-MAX_INSPECTED_CHARACTERS = 4000  # of a value, before it is shortened
+# Of a value in a message.
+MAX_SHOWN_CHARACTERS = 60
+# Of a value, before it is shortened.
+MAX_INSPECTED_CHARACTERS = 4000
 
 KINDS = {
     dict: "an object",
@@ -99,7 +101,8 @@ def error_body(message: str, kind: str, code: str | None = None, param: str | No
 
 
 class BadRequest(GatewayError):
-    status, type = 400, "invalid_request_error"
+    status = 400
+    type = "invalid_request_error"
 
 
 class InvalidSource(BadRequest):
@@ -118,43 +121,63 @@ class InvalidSource(BadRequest):
 
 
 class Unauthenticated(GatewayError):
-    status, type, code = 401, "authentication_error", "invalid_api_key"
+    status = 401
+    type = "authentication_error"
+    code = "invalid_api_key"
 
 
 class Forbidden(GatewayError):
-    status, type, code = 403, "permission_error", "forbidden"
+    status = 403
+    type = "permission_error"
+    code = "forbidden"
 
 
 class ResourceNotFound(GatewayError):
-    status, type, code = 404, "invalid_request_error", "not_found"
+    status = 404
+    type = "invalid_request_error"
+    code = "not_found"
 
 
 class UnknownModel(GatewayError):
-    status, type, code = 404, "invalid_request_error", "model_not_found"
+    status = 404
+    type = "invalid_request_error"
+    code = "model_not_found"
 
 
 class UnknownAgent(GatewayError):
-    status, type, code = 404, "invalid_request_error", "agent_not_found"
+    status = 404
+    type = "invalid_request_error"
+    code = "agent_not_found"
 
 
 class MethodNotAllowed(GatewayError):
-    status, type, code = 405, "invalid_request_error", "method_not_allowed"
+    status = 405
+    type = "invalid_request_error"
+    code = "method_not_allowed"
 
 
 class RequestTimeout(GatewayError):
-    status, type, code = 408, "timeout_error", "request_timeout"
+    status = 408
+    type = "timeout_error"
+    code = "request_timeout"
 
 
 class UrlTooLong(GatewayError):
-    status, type, code = 414, "invalid_request_error", "url_too_long"
+    status = 414
+    type = "invalid_request_error"
+    code = "url_too_long"
 
 
 class HeadTooLarge(GatewayError):
-    status, type, code = 431, "invalid_request_error", "headers_too_large"
+    status = 431
+    type = "invalid_request_error"
+    code = "headers_too_large"
 
 
 class UpgradeRequired(GatewayError):
-    status, type, code = 426, "invalid_request_error", "websocket_not_supported"
+    status = 426
+    type = "invalid_request_error"
+    code = "websocket_not_supported"
 
 
 class LeftEarly(GatewayError):
@@ -163,23 +186,32 @@ class LeftEarly(GatewayError):
     Nobody reads a response, so this only appears in the log.
     """
 
-    status, type = 499, "invalid_request_error"
+    status = 499
+    type = "invalid_request_error"
 
 
 class RequestConflict(GatewayError):
-    status, type, code = 409, "conflict_error", "conflict"
+    status = 409
+    type = "conflict_error"
+    code = "conflict"
 
 
 class TooLarge(GatewayError):
-    status, type, code = 413, "invalid_request_error", "request_too_large"
+    status = 413
+    type = "invalid_request_error"
+    code = "request_too_large"
 
 
 class UnsupportedMedia(GatewayError):
-    status, type, code = 415, "invalid_request_error", "unsupported_media_type"
+    status = 415
+    type = "invalid_request_error"
+    code = "unsupported_media_type"
 
 
 class RateLimited(GatewayError):
-    status, type, code = 429, "rate_limit_error", "rate_limit_exceeded"
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limit_exceeded"
 
 
 class BudgetSpent(RateLimited):
@@ -188,19 +220,26 @@ class BudgetSpent(RateLimited):
     SDKs and apps tell this code and type from a temporary rate limit.
     """
 
-    type, code = "insufficient_quota", "insufficient_quota"
+    type = "insufficient_quota"
+    code = "insufficient_quota"
 
 
 class UpstreamUnreachable(GatewayError):
-    status, type, code = 502, "upstream_error", "upstream_unreachable"
+    status = 502
+    type = "upstream_error"
+    code = "upstream_unreachable"
 
 
 class UpstreamAuthError(GatewayError):
-    status, type, code = 502, "upstream_auth_error", "upstream_auth_error"
+    status = 502
+    type = "upstream_auth_error"
+    code = "upstream_auth_error"
 
 
 class StreamIncomplete(GatewayError):
-    status, type, code = 502, "upstream_error", "stream_incomplete"
+    status = 502
+    type = "upstream_error"
+    code = "stream_incomplete"
 
 
 class UnreadableAnswer(Exception):
@@ -218,11 +257,15 @@ class UnreadableCompletion(UpstreamUnreachable, UnreadableAnswer):
 class InsufficientStorage(GatewayError):
     """What is kept of a user would exceed the space they have."""
 
-    status, type, code = 507, "insufficient_storage", "files_quota"
+    status = 507
+    type = "insufficient_storage"
+    code = "files_quota"
 
 
 class Unavailable(GatewayError):
-    status, type, code = 503, "server_error", "unavailable"
+    status = 503
+    type = "server_error"
+    code = "unavailable"
 
 
 class StoreDown(Unavailable):
@@ -236,7 +279,9 @@ class UpstreamTimeout(GatewayError):
     total_timeout.
     """
 
-    status, type, code = 504, "timeout_error", "total_timeout"
+    status = 504
+    type = "timeout_error"
+    code = "total_timeout"
 
 
 class UpstreamRefused(GatewayError):
@@ -252,7 +297,8 @@ class UpstreamRefused(GatewayError):
         super().__init__(f"the upstream answered {status}", headers=headers)
         self.status = status
         self.content = content
-        self.date, self.said = date, said
+        self.date = date
+        self.said = said
 
     def body(self) -> bytes:
         return self.content
@@ -296,20 +342,16 @@ def quote_value(value: object) -> str:
     """
     if isinstance(value, str):
         text = redact_url(value[:MAX_INSPECTED_CHARACTERS])
-        return (
-            repr(text)
-            if len(value) <= MAX_SHOWN_CHARACTERS
-            else f"{text[:MAX_SHOWN_CHARACTERS]!r}… ({len(value)} characters)"
-        )
+        if len(value) <= MAX_SHOWN_CHARACTERS:
+            return repr(text)
+        return f"{text[:MAX_SHOWN_CHARACTERS]!r}… ({len(value)} characters)"
     if isinstance(value, dict | list | tuple):
         return kind_of(value)
-    return (
-        "null"
-        if value is None
-        else str(value).lower()
-        if isinstance(value, bool)
-        else str(value)[:MAX_SHOWN_CHARACTERS]
-    )
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)[:MAX_SHOWN_CHARACTERS]
 
 
 def redact_url(url: str) -> str:

@@ -98,7 +98,8 @@ def _account(gateway: GatewayState, forward: Dispatcher, entry: RequestInfo) -> 
     )
     if entry.parent:
         record.parent = entry.parent
-    limits, budget = principal.limits, principal.budget
+    limits = principal.limits
+    budget = principal.budget
     allowance = KeyQuota(
         principal.key, limits.rpm, limits.tpm, limits.concurrent, budget.usd, budget.period
     )
@@ -125,9 +126,10 @@ def affinity_key(messages: object, explicit: str | None, owner: str) -> bytes:
     if isinstance(messages, Messages):
         first_message = messages.after.first
     else:
-        message_list = (
-            messages if isinstance(messages, list) else [{"role": "user", "content": messages}]
-        )
+        if isinstance(messages, list):
+            message_list = messages
+        else:
+            message_list = [{"role": "user", "content": messages}]
         first_message = next(
             (
                 conversation_key(m)
@@ -158,7 +160,8 @@ def new_dispatcher(
     is_own_key = gateway.keys.own
     client = client_side(headers, settings.server.forward_headers, own=is_own_key)
     is_keyed = b"idempotency-key" in headers and (not is_own_key or user)
-    if is_keyed:  # the account of an app is shared by its users
+    # The account of an app is shared by its users.
+    if is_keyed:
         owner = f"{principal.tenant}\x00{user or ''}"
         client = with_owners_idempotency_key(client, gateway.secret, owner)
     return Dispatcher(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any
@@ -45,9 +45,12 @@ from memory import Cache, Memory, Worker
 
 REQUEST_ID = "mnemogate.request_id"
 HEADERS = "mnemogate.headers"
-LACKS_BYTES, LACKS_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
-MOST_TOLD = 500  # then no more: whoever invents names must not fill the log
-UNANSWERED_BYTES, UNANSWERED_EACH = 1 << 20, 400
+# Bounded: behind `*`, clients choose the names.
+LACKS_BYTES, LACKS_EACH = 1 << 19, 200
+# Then no more: whoever invents names must not fill the log.
+MOST_TOLD = 500
+UNANSWERED_BYTES = 1 << 20
+UNANSWERED_EACH = 400
 Lacks = Cache[str, tuple[int, float]]
 
 
@@ -93,17 +96,35 @@ class ServerState:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRoom:
+    """What a gateway does with stored objects of the Responses API, by `gateway.chat.stored`.
+
+    link: returns a request with what it goes on from. keep: returns what keeps a turn's response.
+    relay: returns what forwards a request whose provider stores the response. may_compact: tells
+    whether a request may ask for a compaction. compact: returns what answers such a request. book:
+    asks for responses in the background as long as the gateway runs.
+    """
+
+    link: Callable[..., Awaitable[Any]]
+    keep: Callable[..., Any]
+    relay: Callable[..., Any]
+    may_compact: Callable[..., bool]
+    compact: Callable[..., Awaitable[Any]]
+    book: Callable[..., Coroutine[Any, Any, None]]
+
+
 @dataclass(slots=True)
 class GatewayState:
     """Everything a request needs, wired in `gateway.app`.
 
     A reload makes another state with the same memory and process; a request keeps the state it
     began with. lacks: what each target was seen to reject (1: tools, 2: any addition), and when.
+    stored: None for a gateway without that room.
     """
 
     settings: Settings
     keys: Authenticator
-    names: UserResolver
     router: Router
     memory: Memory
     secret: bytes
@@ -122,20 +143,27 @@ class GatewayState:
     toolbox: ToolRegistry
     shared: RedisClient | None = None
     traces: TurnTraces | None = None
+    stored: StoredRoom | None = None
     lacks: Lacks = field(default_factory=no_lacks)
+    names: UserResolver = field(init=False)
     clients: ClientProfiles = field(init=False)
     agents: AgentDirectory = field(init=False)
     skills: SkillTools = field(init=False)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
-    guard: KeylessGuard | None = field(init=False)  # of `GatewayMiddleware`
+    # Of `GatewayMiddleware`.
+    guard: KeylessGuard | None = field(init=False)
 
     def __post_init__(self) -> None:
+        self.names = UserResolver(self.settings)
         self.clients = ClientProfiles(self.settings)
         self.agents = AgentDirectory(self.settings, self.memory, self.secret)
         self.skills = SkillTools(self.memory)
         settings = self.settings
         is_local = settings.server.loopback and settings.single_user
-        self.guard = KeylessGuard(settings) if settings.is_keyless or is_local else None
+        if settings.is_keyless or is_local:
+            self.guard = KeylessGuard(settings)
+        else:
+            self.guard = None
 
     def is_from_here(self, scope: Any, headers: Mapping[bytes, bytes]) -> bool:
         """Tell whether a program of this machine and user asks, as far as can be seen."""

@@ -398,7 +398,8 @@ _HOMES = {
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-if not TYPE_CHECKING:  # else a checker takes every name for one that is there
+# Else a checker takes every name for one that is there.
+if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import a public name on its first use (PEP 562)."""

@@ -37,7 +37,9 @@ class Cache(Generic[K, V]):
     def __init__(
         self, max_bytes: int, each: int, weigh_more: Callable[[K, V], int] | None = None
     ) -> None:
-        self.max_bytes, self._each, self._weigh_more = max_bytes, each, weigh_more
+        self.max_bytes = max_bytes
+        self._each = each
+        self._weigh_more = weigh_more
         self._now: dict[K, V] = {}
         self._before: dict[K, V] = {}
         self._newer_bytes = self._older_bytes = 0
@@ -66,7 +68,8 @@ class Cache(Generic[K, V]):
 
         One larger than half of the bound is not kept.
         """
-        weigh_more, weight = self._weigh_more, self._each
+        weigh_more = self._weigh_more
+        weight = self._each
         if weigh_more is not None:
             weight += weigh_more(name, value)
         if (former_value := self._now.pop(name, None)) is not None:
@@ -74,8 +77,10 @@ class Cache(Generic[K, V]):
             if weigh_more is not None:
                 self._newer_bytes -= weigh_more(name, former_value)
         if self._newer_bytes + weight > self.max_bytes // 2:
-            self._before, self._older_bytes = self._now, self._newer_bytes
-            self._now, self._newer_bytes = {}, 0
+            self._before = self._now
+            self._older_bytes = self._newer_bytes
+            self._now = {}
+            self._newer_bytes = 0
         if weight <= self.max_bytes // 2:
             self._now[name] = value
             self._newer_bytes += weight
@@ -84,7 +89,8 @@ class Cache(Generic[K, V]):
 
     def pop(self, name: K) -> V | None:
         """Remove and return a value, or None."""
-        weigh_more, each = self._weigh_more, self._each
+        weigh_more = self._weigh_more
+        each = self._each
         older_value = self._before.pop(name, None)
         if older_value is not None:
             self._older_bytes -= each
@@ -95,8 +101,13 @@ class Cache(Generic[K, V]):
             self._newer_bytes -= each
             if weigh_more is not None:
                 self._newer_bytes -= weigh_more(name, value)
-        return older_value if value is None else value
+        if value is None:
+            return older_value
+        return value
 
     def clear(self) -> None:
         """Remove everything."""
-        self._now, self._before, self._newer_bytes, self._older_bytes = {}, {}, 0, 0
+        self._now = {}
+        self._before = {}
+        self._newer_bytes = 0
+        self._older_bytes = 0

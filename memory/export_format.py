@@ -21,10 +21,14 @@ from memory.scope import KIND_MARK, memory_name
 from memory.search.query import iso, parse_time
 
 AGENT = "default"
-LIMIT = 1_000_000  # characters, to which a block's limit can be raised
-CONTENT = 200_000  # characters of a text that becomes passages
-SAID = 8 << 20  # characters of one message
-VALUES = 100_000  # values in one line, or in one body
+# Characters, to which a block's limit can be raised.
+LIMIT = 1_000_000
+# Characters of a text that becomes passages.
+CONTENT = 200_000
+# Characters of one message.
+SAID = 8 << 20
+# Values in one line, or in one body.
+VALUES = 100_000
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Label = Annotated[str, msgspec.Meta(max_length=63)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=LIMIT, description="characters")]
@@ -35,7 +39,8 @@ Importance = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 ProjectName = Annotated[str, msgspec.Meta(max_length=256, pattern="^[^\\x1f]*$")]
-Told = Annotated[str, msgspec.Meta(max_length=1000)]  # an id or a name that others gave
+# An id or a name that others gave.
+Told = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
 class ExportLine(
@@ -44,7 +49,8 @@ class ExportLine(
     forbid_unknown_fields=True,
     omit_defaults=True,
     kw_only=True,
-    gc=False,  # there may be many, and they hold no cycle
+    # There may be many, and they hold no cycle.
+    gc=False,
 ):
     """One line. agent: whose of the user's agents. project: in which, "" for none."""
 
@@ -54,7 +60,9 @@ class ExportLine(
     @property
     def place(self) -> str:
         """The agent, and the project if there is one, as people are shown them."""
-        return f"{self.agent} in {self.project}" if self.project else self.agent
+        if self.project:
+            return f"{self.agent} in {self.project}"
+        return self.agent
 
     @property
     def memory(self) -> str:
@@ -257,7 +265,8 @@ def encode_line(line: ExportLine) -> bytes:
 
 
 BLANK = re.compile(rb"[ \t\r\n]*+")
-STRIDE = 1 << 16  # bytes of white space that are passed over in one step
+# Bytes of white space that are passed over in one step.
+STRIDE = 1 << 16
 
 
 def lines_in(body: bytes) -> Iterator[tuple[int, int]]:
@@ -265,11 +274,15 @@ def lines_in(body: bytes) -> Iterator[tuple[int, int]]:
 
     Also (0, 0), which is no line, where white space goes on for long: a moment to let others go on.
     """
-    at, number = 0, 1
+    at = 0
+    number = 1
     while at < len(body):
         begin = at
         blank = BLANK.match(body, begin, begin + STRIDE)
-        at = blank.end() if blank else begin
+        if blank:
+            at = blank.end()
+        else:
+            at = begin
         number += body.count(b"\n", begin, at)
         if at == len(body):
             return
@@ -278,7 +291,10 @@ def lines_in(body: bytes) -> Iterator[tuple[int, int]]:
             continue
         yield number, at
         end = body.find(b"\n", at)
-        at = len(body) if end < 0 else end
+        if end < 0:
+            at = len(body)
+        else:
+            at = end
 
 
 def line_at(body: bytes, number: int, at: int) -> Any_Line:

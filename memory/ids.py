@@ -15,11 +15,16 @@ import time
 from collections import deque
 
 MAX_KEY = 2**63 - 1
-STEP = 1 << 12  # between keys of one process: a microsecond
-SLOTS = STEP  # processes that may make keys of one database
-SURE_SECONDS = 1.0  # a smaller difference may be the way to the server
-SAMPLES = 8  # of the measures that are compared
-_random: list[str] = []  # fetched in batches, since each call to the system is expensive
+# Between keys of one process: a microsecond.
+STEP = 1 << 12
+# Processes that may make keys of one database.
+SLOTS = STEP
+# A smaller difference may be the way to the server.
+SURE_SECONDS = 1.0
+# Of the measures that are compared.
+SAMPLES = 8
+# Fetched in batches, since each call to the system is expensive.
+_random: list[str] = []
 os.register_at_fork(after_in_child=_random.clear)
 
 
@@ -40,9 +45,11 @@ class Clock:
         off = told - began - took / 2
         for sample in list(self._samples):
             if abs(sample[1] - off) > SURE_SECONDS + sample[0] + took:
-                self._samples.remove(sample)  # of before somebody set this clock
+                # Of before somebody set this clock.
+                self._samples.remove(sample)
         self._samples.append((took, off))
-        took, ahead = min(self._samples)  # the quickest answer is the surest
+        # The quickest answer is the surest.
+        took, ahead = min(self._samples)
         self.ahead = ahead if abs(ahead) > SURE_SECONDS + took else 0.0
 
 

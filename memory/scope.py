@@ -10,9 +10,12 @@ from functools import cached_property
 # Before the name of an owner who is no user. User names are stripped of white space, of which this
 # is: so no user has such a name, and a user keeps any name that they have.
 KIND_MARK = "\x1f"
-AGENT_KIND = f"{KIND_MARK}agent:"  # the kind of an agent's own memory
-PROJECT_KIND = f"{KIND_MARK}project:"  # before the agent's name too, where a memory is of a project
-AGENT_PREFIX = "agent:"  # as it is shown
+# The kind of an agent's own memory.
+AGENT_KIND = f"{KIND_MARK}agent:"
+# Before the agent's name too, where a memory is of a project.
+PROJECT_KIND = f"{KIND_MARK}project:"
+# As it is shown.
+AGENT_PREFIX = "agent:"
 
 
 def home_of(agent: str) -> str:
@@ -40,7 +43,9 @@ def shown_owner(user: str | None) -> str | None:
 
 def memory_name(agent: str, project: str) -> str:
     """Return the name by which a user's memory with an agent is stored. project: "" for none."""
-    return f"{PROJECT_KIND}{project}{KIND_MARK}{agent}" if project else agent
+    if project:
+        return f"{PROJECT_KIND}{project}{KIND_MARK}{agent}"
+    return agent
 
 
 def split_memory_name(name: str) -> tuple[str, str]:
@@ -101,7 +106,9 @@ class Scope:
     @cached_property
     def general(self) -> Scope:
         """The user's memory outside of projects."""
-        return replace(self, agent=self.agent_name) if self.project else self
+        if self.project:
+            return replace(self, agent=self.agent_name)
+        return self
 
     @cached_property
     def key(self) -> bytes:

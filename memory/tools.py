@@ -45,7 +45,8 @@ CALL_SECONDS = 10.0
 
 # Limits of one reply: more would delay other turns.
 MAX_CALLS = 64
-MAX_ARGUMENT_CHARACTERS = 100_000  # of one call
+# Of one call.
+MAX_ARGUMENT_CHARACTERS = 100_000
 MAX_QUERY_CHARACTERS = 4_000
 MAX_TAGS = 64
 
@@ -242,17 +243,16 @@ def _edit_function(
         content = _text(arguments, "content")
         return lambda b: append_line(b, content)
     if name == "core_memory_replace":
-        old_text, new_text = (
-            _text(arguments, "old_content"),
-            _text(arguments, "new_content", empty=True),
-        )
+        old_text = _text(arguments, "old_content")
+        new_text = _text(arguments, "new_content", empty=True)
         return lambda b: replace_text(b, old_text, new_text)
     memory = _text(arguments, "new_memory", empty=True)
 
     def rethink(block: CoreBlock) -> CoreBlock:
         rewrite_value(block, memory)
         if seen_versions.get(label, -1) != block.version:
-            seen_versions[label] = block.version  # the error shows it
+            # The error shows it.
+            seen_versions[label] = block.version
             raise BadArguments(
                 f"The block {label!r} changed since you saw it. It now reads:\n"
                 f"{quote_value(block)}\nMerge your rewrite with this and call memory_rethink "
@@ -283,7 +283,8 @@ def _insert(conn: Connection, arguments: Arguments, context: ToolContext) -> str
         context.block_set.branch,
         written_by=context.speaker.user,
     )
-    scope_id, where = context.scope_id, "archival memory"
+    scope_id = context.scope_id
+    where = "archival memory"
     if arguments.get("share"):
         where = _text(arguments, "share")
         scope_id = context.speaker.layers.writable_row(conn, where)
@@ -298,7 +299,8 @@ def _insert(conn: Connection, arguments: Arguments, context: ToolContext) -> str
 
 
 def _update(conn: Connection, arguments: Arguments, context: ToolContext) -> str:
-    ident, content = _text(arguments, "id"), _text(arguments, "content")
+    ident = _text(arguments, "id")
+    content = _text(arguments, "content")
     scope_id = context.speaker.layers.row_of(conn, context.scope_id, ident)
     old_passage = passages.get(conn, [scope_id], ident)
     if old_passage is None:
@@ -327,7 +329,8 @@ def _forget(conn: Connection, call: ToolCall, arguments: Arguments, context: Too
     """
     name = next((n for n in ("text", "content") if arguments.get(n)), "id")
     asked_text = _text(arguments, name)
-    own_scope_id, layers = context.scope_id, context.speaker.layers
+    own_scope_id = context.scope_id
+    layers = context.speaker.layers
     for ident in (asked_text, layers.find_exact(conn, own_scope_id, asked_text)):
         if ident and fact_rows.set_aside(
             conn, layers.row_of(conn, own_scope_id, ident), ident, context.actor
@@ -413,7 +416,9 @@ def _escape_hit(value: Any) -> Any:
     """Escape a value of a hit."""
     if isinstance(value, bool):
         return value
-    return [escape(v) for v in value] if isinstance(value, list) else escape(str(value))
+    if isinstance(value, list):
+        return [escape(v) for v in value]
+    return escape(str(value))
 
 
 def kept_arguments(arguments: str) -> str:
@@ -473,7 +478,8 @@ def _query(arguments: Arguments, context: ToolContext, words: str) -> SearchQuer
         raise BadArguments(
             f"`query` has {len(words)} characters: search for {MAX_QUERY_CHARACTERS} at most."
         )
-    since, until = _time(arguments, "since"), _time(arguments, "until")
+    since = _time(arguments, "since")
+    until = _time(arguments, "until")
     return SearchQuery(words, (), since, until, limit, within=context.within)
 
 

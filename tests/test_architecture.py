@@ -383,7 +383,6 @@ def test_there_is_no_import_cycle():
 IMPORTS_ON_USE = {
     "memory",
     "memory.stores.sql.engine.database_kinds",
-    "memory.retrieval.active_scopes",  # a tokenizer that few need
 }
 KIND_ASKED = re.compile(r"dialect\.name\s*[!=]=|is_sqlite\(|isinstance\([^)]*sqlite3\.Connection\)")
 # Whoever asks for the kind of a connection's database, each to ask its driver in time.

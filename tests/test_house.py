@@ -226,30 +226,66 @@ def test_constants_stand_together():
     assert {name for name in FILES if torn_constants(name)} <= TORN
 
 
-def comments_behind_brackets(name: str) -> list[int]:
-    """Return the lines that end in a comment, and begin with a closing bracket or are torn off."""
+# Modules at the ceiling of lines, whose comments find no place above: each to be relieved.
+FULL = {
+    "gateway.apis.chat.interceptor",
+    "gateway.config.settings",
+    "gateway.management.context",
+    "gateway.storage.responses",
+    "gateway.wire.chat",
+    "memory.conversation.history",
+    "memory.service",
+    "memory.stores.sql.engine.database",
+    "memory.stores.sql.engine.postgres.postgres",
+    "memory.stores.sql.engine.schema",
+    "memory.stores.sql.turns.journal",
+}
+# Rooms that others are at work in; each to follow in time.
+AT_WORK = {
+    "gateway.apis.call_ids",
+    "gateway.apis.chat.chat_format",
+    "gateway.apis.chat.hidden_exchange",
+    "gateway.apis.chat.repeated_calls",
+    "gateway.apis.messages.messages_format",
+    "gateway.apis.responses.responses_format",
+    "gateway.apis.translation.chat_reply_parts",
+    "gateway.chat.intake.named_objects",
+    "gateway.tools.mcp_client",
+    "gateway.tools.mcp_connection",
+    "gateway.tools.mcp_definitions",
+    "gateway.tools.mcp_messages",
+    "gateway.tools.mcp_stdio",
+    "gateway.tools.mcp_tool",
+    "gateway.tools.results",
+    "gateway.wire.merge",
+    "gateway.wire.part_keys",
+    "gateway.wire.told_choices",
+    "memory.conversation.beginnings",
+    "memory.conversation.json_spans",
+    "memory.conversation.openings",
+    "memory.jobs.fact_answer",
+    "memory.jobs.fact_writer",
+    "memory.retrieval.auto_recall",
+    "memory.search.lexicon",
+    "memory.stores.sql.rows.passage_lifecycle",
+}
+DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:)")
+
+
+def comments_behind_code(name: str) -> list[int]:
+    """Return the lines that hold code and then a comment, but for what tools are told."""
     text = FILES[name].read_text(encoding="utf-8")
-    lines = text.splitlines()
     return [
         token.start[0]
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
         if token.type == tokenize.COMMENT
-        and (
-            lines[token.start[0] - 1].strip()[0] in ")]}"
-            or is_torn_off(lines[token.start[0] - 2 : token.start[0] + 1])
-        )
-        and not re.search(r"noqa|type:|pragma", token.string)
+        and token.line[: token.start[1]].strip()
+        and not DIRECTIVE.match(token.string)
     ]
 
 
-def is_torn_off(lines: list[str]) -> bool:
-    """Tell whether the second of three lines is a value that its comment tore off its name."""
-    before, value, after = (line.strip() for line in lines) if len(lines) == 3 else ("", "", "")
-    return before.endswith("= (") and after == ")" and not value.startswith("#")
-
-
 def test_comments_stand_above_the_code():
-    assert [(name, line) for name in FILES for line in comments_behind_brackets(name)] == []
+    assert {name for name in FILES if comments_behind_code(name)} <= FULL | AT_WORK
 
 
 def drawn_errors() -> dict[str, tuple[str, str]]:
@@ -296,8 +332,7 @@ def code_lines(name: str) -> int:
 
 
 # What a thousand lines of code hold at most, of forms that are quick to write and slow to read.
-# Each number may only come down; the contract is 15 conditional expressions and 4 tuples.
-MAX_PER_THOUSAND = {"conditional expressions": 27.5, "tuple assignments": 14.0}
+MAX_PER_THOUSAND = {"conditional expressions": 15.0, "tuple assignments": 4.0}
 MAX_NODES_A_LINE = 6.0
 
 

@@ -234,22 +234,25 @@ COVERED = {
     "e2e/responses/test_kept": "gateway.chat.stored.kept_responses",
     "e2e/responses/test_conversations": """
         gateway.chat.stored.conversation_body gateway.chat.stored.conversation_endpoint
-        gateway.chat.stored.kept_conversations gateway.server.conversation_routes
+        gateway.chat.stored.linked_request gateway.server.conversation_routes
     """,
     "e2e/responses/test_background_booking": """
-        gateway.chat.stored.background_booking gateway.chat.stored.nameless_relay
+        gateway.chat.stored.background_booking gateway.chat.turn.nameless_relay
         gateway.storage.bookings
     """,
     "e2e/responses/test_owners": """
-        gateway.chat.stored.stored_names gateway.chat.stored.relayed_names
+        gateway.chat.intake.stored_names gateway.chat.intake.relayed_names
         gateway.server.stored_routes gateway.chat.stored.stored_answer
+        gateway.chat.intake.owned_responses gateway.chat.intake.request_link
+        gateway.chat.intake.whole_body
         gateway.storage.kept_sizes
     """,
     "e2e/responses/test_stored": """
         gateway.chat.stored.stored_endpoint gateway.chat.stored.stored_passthrough
         gateway.chat.stored.stored_stream gateway.chat.stored.provider_call
         gateway.chat.stored.response_keeper gateway.chat.stored.stored_responses
-        gateway.storage.responses
+        gateway.storage.responses gateway.chat.stored_registration
+        gateway.server.stored_registration gateway.chat.turn.relayed_turn
     """,
     "gateway/apis/translation/test_responses_request_to_chat": """
         gateway.apis.translation.chat_tools gateway.wire.losses

@@ -18,8 +18,10 @@ from memory import Messages, Repeat, ToolCall
 from memory.session.composer import Prompt
 from memory.session.toolbox import Result
 
-RunResult = Result  # of a tool, as a round takes it in
-LIGHT_PARTS = 256  # calls or other parts of a round, that are told apart on the event loop
+# Of a tool, as a round takes it in.
+RunResult = Result
+# Calls or other parts of a round, that are told apart on the event loop.
+LIGHT_PARTS = 256
 ASKS_AGAIN: tuple[Repeat, Repeat] = ("again", "again")
 
 
@@ -247,12 +249,18 @@ class ApiFormat(Protocol):
 
     name: str
     path: UpstreamPath
-    noun: str  # what an answer is called in errors
-    sums_usage: bool  # a client is shown all rounds' usage; else the last's, the context's size
-    marks_overflow: bool  # clients know a prompt that is too long by a code, which we add
-    is_chat: bool  # requests are chat completions, however the answers are shown
-    cut_is_final: bool  # a round that was cut ends the turn, whatever of it was shown
-    repeats: tuple[Repeat, Repeat]  # what a message like the last one is, and what a retry is
+    # What an answer is called in errors.
+    noun: str
+    # A client is shown all rounds' usage; else the last's, the context's size.
+    sums_usage: bool
+    # Clients know a prompt that is too long by a code, which we add.
+    marks_overflow: bool
+    # Requests are chat completions, however the answers are shown.
+    is_chat: bool
+    # A round that was cut ends the turn, whatever of it was shown.
+    cut_is_final: bool
+    # What a message like the last one is, and what a retry is.
+    repeats: tuple[Repeat, Repeat]
 
     def identity(self, body: Json) -> Json:
         """Return the members of a request that may name its user, as chat completions have them."""

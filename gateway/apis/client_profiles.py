@@ -13,7 +13,8 @@ from memory import SHIPPED_HARNESS, Harness
 
 Headers = Mapping[bytes, bytes]
 CONVERSATION_CHARACTERS = 256
-UNNAMED = frozenset({"new"})  # what a program sends for a conversation that has no name yet
+# What a program sends for a conversation that has no name yet.
+UNNAMED = frozenset({"new"})
 LIMITS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 
 

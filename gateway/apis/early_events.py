@@ -42,5 +42,6 @@ class EarlyEvents:
 
     def pop_all(self) -> list[EarlyEvent]:
         """Take all out."""
-        waiting, self._by_place = self._by_place, {}
+        waiting = self._by_place
+        self._by_place = {}
         return [early_event for events in waiting.values() for early_event in events]

@@ -62,13 +62,17 @@ class EnvelopeMask(ABC):
         self.over = self.ended = False
         self.usage: Json | None = None
         self.text_shown = False
-        self.shown: list[Json] = []  # the parts that the client has seen whole
-        self._ends: list[int] = []  # how much was shown at the end of each round before
+        # The parts that the client has seen whole.
+        self.shown: list[Json] = []
+        # How much was shown at the end of each round before.
+        self._ends: list[int] = []
         self._owned = frozenset(owned)
-        self._parts = MaskedParts()  # of the round
+        # Of the round.
+        self._parts = MaskedParts()
         # The part that the newest event belongs to, shown as it came, and what it told of it.
         self._growing: tuple[MaskedPart, PartKey] | None = None
-        self._hid = False  # something of ours was taken out, so the numbers are ours to give
+        # Something of ours was taken out, so the numbers are ours to give.
+        self._hid = False
         # The reasoning whose end is held until it is known whether a call of ours follows.
         self._waiting: MaskedPart | None = None
         self._error: Any = None
@@ -212,12 +216,14 @@ class EnvelopeMask(ABC):
         """Return what to show for an event. event_bytes: as it came, b"" for one of ours."""
         readable_event = self.readable(event)
         if readable_event is not event:
-            event, event_bytes = readable_event, b""
+            event = readable_event
+            event_bytes = b""
         kind = self.kind_of(event)
         if kind == OTHER:
             return self.render(event, event_bytes, None)
         if kind == ERROR:
-            self._error, self.over = event, True
+            self._error = event
+            self.over = True
             return self._settle(cut=True)
         if kind in PART_EVENTS:
             return self._take_part(kind, event, event_bytes)
@@ -228,7 +234,8 @@ class EnvelopeMask(ABC):
         return self._settle()
 
     def _take_part(self, kind: str, event: Json, event_bytes: bytes) -> bytes:
-        key, self._growing = self.key_of(event), None
+        key = self.key_of(event)
+        self._growing = None
         part = self._parts.find_again(key) if kind == DELTA else None
         if part is not None and part.place >= 0:
             self.fold_part(kind, event, part)
@@ -237,7 +244,8 @@ class EnvelopeMask(ABC):
             return self._take_unknown(key, event, event_bytes)
         part = self._part_at(kind, key)
         if part is None:
-            return b""  # the end of nothing
+            # The end of nothing.
+            return b""
         known_bytes = self._take_known(kind, key, part, (event, event_bytes))
         if not self._parts.early:
             return known_bytes
@@ -300,7 +308,8 @@ class EnvelopeMask(ABC):
             self._waiting = part
             return b""
         self._waiting = None
-        held_events, part.held = part.held, []
+        held_events = part.held
+        part.held = []
         if held_events and self._precedes_ours(part) and not part.is_marked:
             part.is_marked = True
             held_events[0] = self.mark(held_events[0][0]), b""
@@ -391,11 +400,13 @@ class EnvelopeMask(ABC):
 
     def _release(self) -> bytes:
         """Return what was held of the parts that are decided now."""
-        visible_parts, shown_events = self._parts.release(), []
+        visible_parts = self._parts.release()
+        shown_events = []
         if self._waiting is not None:
             shown_events.append(self._end_reasoning(self._waiting))
         for part in visible_parts:
-            held_events, part.held = part.held, []
+            held_events = part.held
+            part.held = []
             if part.kind == self.reasoning_kind and self._owned:
                 shown_events += [
                     self._write_reasoning(event, event_bytes, part)
@@ -427,7 +438,8 @@ class EnvelopeMask(ABC):
         """Add a part that came whole."""
         part = self._parts.begin(key)
         check_count(part.order + 1)
-        part.item, part.is_whole = item, True
+        part.item = item
+        part.is_whole = True
         self._parts.end(part)
         return part
 
@@ -471,7 +483,8 @@ class EnvelopeMask(ABC):
         if restored_reply is result.reply:
             return answer_bytes
         # A long answer is not held in three copies.
-        answer_bytes, self._passed = b"", None
+        answer_bytes = b""
+        self._passed = None
         return write(restored_reply)
 
     def keepalive(self) -> bytes:

@@ -9,17 +9,16 @@ from gateway.wire.answer_parts import MAX_PARTS
 from gateway.wire.chat import Json, MalformedReply, broken_stream, encode, read_object
 from gateway.wire.json_weight import UNREADABLE, is_readable
 
-OPEN, BEGIN, DELTA, END, CLOSE, ERROR, OTHER = (
-    "open",
-    "begin",
-    "delta",
-    "end",
-    "close",
-    "error",
-    "other",
-)
+OPEN = "open"
+BEGIN = "begin"
+DELTA = "delta"
+END = "end"
+CLOSE = "close"
+ERROR = "error"
+OTHER = "other"
 PART_EVENTS = frozenset({BEGIN, DELTA, END})
-SHORT_BYTES = 1 << 14  # of an event that is read at once
+# Of an event that is read at once.
+SHORT_BYTES = 1 << 14
 
 
 def data_of(event_bytes: bytes, lines: bytes) -> bytes | None:

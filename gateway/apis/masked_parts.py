@@ -45,7 +45,8 @@ class MaskedParts(Parts[MaskedPart]):
 
     def __init__(self, first_place: int = 0) -> None:
         super().__init__(MaskedPart)
-        self._released = 0  # so many parts, from the first, are decided
+        # So many parts, from the first, are decided.
+        self._released = 0
         self.next_place = first_place
         self.early = EarlyEvents()
 
@@ -56,7 +57,9 @@ class MaskedParts(Parts[MaskedPart]):
     def after(self, part: MaskedPart) -> MaskedPart | None:
         """Return the part that follows another."""
         order = part.order + 1
-        return self.parts[order] if order < len(self.parts) else None
+        if order < len(self.parts):
+            return self.parts[order]
+        return None
 
     def undecided(self) -> list[MaskedPart]:
         """Return the parts from the first on of which it is not known whose they are."""

@@ -68,7 +68,9 @@ class PlacedMessage:
 def place(view: NativeView, prompt: Prompt, name: str) -> Iterator[PlacedMessage]:
     """Yield the client's messages with what is to be placed at them. name: the format's."""
     kept_count = len(prompt.messages) - len(view.messages) - len(view.lead)
-    first_placed = count_leading_system([*view.lead, *view.messages]) if kept_count else 0
+    first_placed = 0
+    if kept_count:
+        first_placed = count_leading_system([*view.lead, *view.messages])
     roles = [m["role"] for m in view.messages]
     newest_user = max((i for i, role in enumerate(roles) if role == "user"), default=-1)
     for index, message in enumerate(view.messages):

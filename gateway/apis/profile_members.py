@@ -43,11 +43,15 @@ def _bare_schema(response_format: Json) -> Any:
 
 
 def _as_list(stop: Any) -> Any:
-    return [stop] if isinstance(stop, str) else stop
+    if isinstance(stop, str):
+        return [stop]
+    return stop
 
 
 def _negate(value: Any) -> Any:
-    return None if value is None else not value
+    if value is None:
+        return None
+    return not value
 
 
 SAMPLING = {"temperature": MemberPlace(("temperature",)), "top_p": MemberPlace(("top_p",))}
@@ -79,7 +83,8 @@ PLACES: Mapping[str, Mapping[str, MemberPlace]] = {
         "response_format": MemberPlace(("output_config", "format"), (), _bare_schema),
     },
 }
-REQUIRED = ("max_tokens",)  # of the Messages API: it stays where the profile has none
+# Of the Messages API: it stays where the profile has none.
+REQUIRED = ("max_tokens",)
 
 
 class ProfileMembers(NamedTuple):
@@ -109,7 +114,9 @@ def with_profile(
         if api == "chat" and parameter == "max_output_tokens":
             place = _limit_place(model)
         value = members.values.get(parameter)
-        converted_value = None if value is None else place.convert(value)
+        converted_value = None
+        if value is not None:
+            converted_value = place.convert(value)
         said_members = _find_said(request, place)
         if parameter not in members.locked:
             if converted_value is not None and not said_members:

@@ -20,16 +20,20 @@ from gateway.http.access_log import current_line
 from gateway.storage.key_probe import NONE
 from memory import AGENT_KIND
 
-NO_KEY = b"none"  # what a client without a key sends to a server of this machine that needs none
+# What a client without a key sends to a server of this machine that needs none.
+NO_KEY = b"none"
 CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
-LOCAL = "local"  # the tenant of single-user mode
-OPEN = "open"  # that of open mode for several users
+# The tenant of single-user mode.
+LOCAL = "local"
+# That of open mode for several users.
+OPEN = "open"
 
 
 Headers = Mapping[bytes, bytes]
 
 
-UNLIMITED, UNBOUNDED = LimitSettings(), Budget()
+UNLIMITED = LimitSettings()
+UNBOUNDED = Budget()
 
 
 class KeyTools(msgspec.Struct, frozen=True):
@@ -98,15 +102,15 @@ class Authenticator:
     """
 
     def __init__(self, settings: Settings, secret: bytes, token: str, key_store: KeyStore) -> None:
-        self._settings, self._secret, self._token, self.key_store = (
-            settings,
-            secret,
-            token,
-            key_store,
-        )
+        self._settings = settings
+        self._secret = secret
+        self._token = token
+        self.key_store = key_store
         # kept: read several times a request
-        self._mode, self._is_single_user = settings.mode, settings.single_user
-        self.own = self._mode == "own-key"  # each client brings its provider's key
+        self._mode = settings.mode
+        self._is_single_user = settings.single_user
+        # Each client brings its provider's key.
+        self.own = self._mode == "own-key"
         self._keyless = settings.is_keyless
         self._needs_no_key = self._is_single_user and all(
             nearby(urlsplit(provider.base_url).hostname or "")
@@ -114,7 +118,8 @@ class Authenticator:
         )
         self._tenants = frozenset(key.tenant for key in settings.keys)
         self._keys = {k.digest: k for k in settings.keys}
-        self._principals: dict[str, tuple[KeyGrant, Principal]] = {}  # by digest; as many as keys
+        # By digest; as many as keys.
+        self._principals: dict[str, tuple[KeyGrant, Principal]] = {}
 
     @property
     def serves_several_tenants(self) -> bool:
@@ -187,7 +192,9 @@ class Authenticator:
 
     def _manager(self, headers: Headers) -> Principal:
         if not self._keyless:
-            return self._owner if self._is_token(bearer(headers)) else self._caller(headers)
+            if self._is_token(bearer(headers)):
+                return self._owner
+            return self._caller(headers)
         credential = bearer(headers)
         if credential is None or not hmac.compare_digest(credential, self._token.encode()):
             raise Unauthenticated(
@@ -208,7 +215,9 @@ class Authenticator:
 
     @property
     def _keyless_tenant(self) -> str:
-        return LOCAL if self._is_single_user else OPEN
+        if self._is_single_user:
+            return LOCAL
+        return OPEN
 
     def _token_holder(self) -> Principal:
         default_user = "me" if self._is_single_user else ""
@@ -219,7 +228,8 @@ class Authenticator:
 
         Raises Unauthenticated, Unavailable.
         """
-        principal, credential = self.manager(headers), bearer(headers) or b""
+        principal = self.manager(headers)
+        credential = bearer(headers) or b""
         if self._keyless or self._is_token(credential):
             return f"token {digest_of(credential)}"
         if self._mode == "managed":
@@ -234,7 +244,9 @@ class Authenticator:
         kind, _, value = name.partition(" ")
         if kind == "key" and self._mode == "managed":
             return _note_principal(self._principal_of(value))
-        token_digest = digest_of(self._token.encode()) if self._token else ""
+        token_digest = ""
+        if self._token:
+            token_digest = digest_of(self._token.encode())
         is_owner = (
             kind == "token" and bool(token_digest) and hmac.compare_digest(value, token_digest)
         )
@@ -282,7 +294,8 @@ def _principal_behind(key: KeyGrant) -> Principal:
         key.trusted,
         key.admin,
         frozenset(key.users),
-        key.default_user.lstrip(AGENT_KIND[0]),  # no user is an agent's own memory
+        # No user is an agent's own memory.
+        key.default_user.lstrip(AGENT_KIND[0]),
         key.models,
         limits=key.limits,
         budget=key.budget,
@@ -304,5 +317,7 @@ def bearer(headers: Headers) -> bytes | None:
     """Return the credential that a client sent; None if there is none."""
     if (value := headers.get(b"authorization")) is not None:
         scheme, _, credential = value.partition(b" ")
-        return credential.strip() or None if scheme.lower() == b"bearer" else value.strip() or None
+        if scheme.lower() == b"bearer":
+            return credential.strip() or None
+        return value.strip() or None
     return headers.get(b"x-api-key", b"").strip() or None

@@ -11,7 +11,8 @@ from sys import getsizeof
 
 from memory import Cache
 
-HELD_BYTES, HELD_EACH = 1 << 20, 100
+HELD_BYTES = 1 << 20
+HELD_EACH = 100
 ACCEPTED_BYTES = 1 << 18
 
 

@@ -62,7 +62,8 @@ class KeyStore:
         self._grants: dict[str, KeyGrant] = {}
         self.tenants: frozenset[str] = frozenset()
         self._counts: api_keys.Counts | None = None
-        self._reading = asyncio.Lock()  # an older read never replaces a newer one
+        # An older read never replaces a newer one.
+        self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._first_read = asyncio.Event()
 

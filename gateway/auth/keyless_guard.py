@@ -59,7 +59,8 @@ LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 # The first two tell nothing of a memory, and whoever watches a service may be another user. The
 # third asks for a key itself.
 WATCHED_PATHS = ("/health", "/ready", "/metrics")
-OTHER_PAGES = (b"cross-site", b"same-site")  # a page of another port is of the same site
+# A page of another port is of the same site.
+OTHER_PAGES = (b"cross-site", b"same-site")
 Headers = Mapping[bytes, bytes]
 
 
@@ -73,7 +74,10 @@ class KeylessGuard:
     """Refuses what may come from another machine, site or user."""
 
     def __init__(self, settings: Settings) -> None:
-        self._mode = "runs in single-user mode" if settings.single_user else "serves without keys"
+        if settings.single_user:
+            self._mode = "runs in single-user mode"
+        else:
+            self._mode = "serves without keys"
         self._hosts = LOCAL_HOSTS | {host.lower() for host in settings.server.hosts}
         self._checks_user = settings.is_keyless and not settings.server.answers_any_peer
 
@@ -133,7 +137,10 @@ def is_local_host(headers: Headers) -> bool:
 
 def _name_of(host: str) -> str:
     """Return the name in a Host header, without the port."""
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") and ":" in host else host
+    if not host.endswith("]") and ":" in host:
+        name = host.rsplit(":", 1)[0]
+    else:
+        name = host
     return name.lower()
 
 
@@ -152,7 +159,8 @@ def sign_of_another_user(scope: Any) -> str:
     connection: LocalConnection | None = scope.get(CONNECTION)
     if connection is None or not hasattr(os, "geteuid"):
         return ""
-    user, own_user = connection.find_peer_user(), os.geteuid()
+    user = connection.find_peer_user()
+    own_user = os.geteuid()
     if user is None or user == own_user:
         return ""
     if user == GONE:

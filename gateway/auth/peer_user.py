@@ -15,21 +15,28 @@ from collections.abc import Iterator
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
-Address = tuple[str, int | None]  # host and port; the latter is unset for other sockets
+# Host and port; the latter is unset for other sockets.
+Address = tuple[str, int | None]
 
-GONE = -1  # instead of a user: the other end is closed, and belongs to nobody
+# Instead of a user: the other end is closed, and belongs to nobody.
+GONE = -1
 PROC = Path("/proc/net")
-PROC_BYTES = 8 << 20  # of one table, some 55,000 sockets; what stands behind them is not found
+# Of one table, some 55,000 sockets; what stands behind them is not found.
+PROC_BYTES = 8 << 20
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY = 20
 NLM_F_REQUEST = 1
 NO_COOKIE = 0xFFFFFFFF
 ANSWER_SECONDS = 0.1
 ANSWER_BYTES = 8192
-HEAD = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
-QUESTION = struct.Struct("=BBBxI2s2s16s16sIII")  # inet_diag_req_v2
-OWNER = struct.Struct("=xB2x48x12xII")  # of inet_diag_msg: state, user and inode
-LISTENING = 10  # the state of a socket that has no other end
+# Nlmsghdr: length, type, flags, sequence, port.
+HEAD = struct.Struct("=IHHII")
+# inet_diag_req_v2.
+QUESTION = struct.Struct("=BBBxI2s2s16s16sIII")
+# Of inet_diag_msg: state, user and inode.
+OWNER = struct.Struct("=xB2x48x12xII")
+# The state of a socket that has no other end.
+LISTENING = 10
 
 
 def find_peer_user(client: Address, server: Address) -> int | None:
@@ -42,7 +49,9 @@ def find_peer_user(client: Address, server: Address) -> int | None:
     with contextlib.suppress(OSError):
         if (owner := _ask_kernel(family, *ends)) is not None:
             state, user, inode = owner
-            return user if inode and state != LISTENING else GONE
+            if inode and state != LISTENING:
+                return user
+            return GONE
         # Our own end is open: if the kernel does not know that one, it does not serve the question.
         if _ask_kernel(family, *reversed(ends)) is not None:
             return GONE
@@ -64,9 +73,14 @@ def _plain(client: Address, server: Address) -> tuple[int, tuple[Address, Addres
     ends = []
     for host, port in (client, server):
         address = ip_address(host.partition("%")[0])
-        mapped_address = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        mapped_address = None
+        if isinstance(address, IPv6Address):
+            mapped_address = address.ipv4_mapped
         ends.append((str(mapped_address or address), port))
-    family = socket.AF_INET6 if ":" in ends[0][0] else socket.AF_INET
+    if ":" in ends[0][0]:
+        family = socket.AF_INET6
+    else:
+        family = socket.AF_INET
     return family, (ends[0], ends[1])
 
 
@@ -115,13 +129,16 @@ def _search_tables(local_address: Address, peer_address: Address) -> int | None:
                 columns = line.split()
                 if columns[9] != b"0":
                     return int(columns[7])
-    return GONE if tables else None
+    if tables:
+        return GONE
+    return None
 
 
 def _lines_with(table: bytes, ends: bytes) -> Iterator[bytes]:
     at = table.find(ends)
     while at != -1:
-        begin, end = table.rfind(b"\n", 0, at) + 1, table.find(b"\n", at)
+        begin = table.rfind(b"\n", 0, at) + 1
+        end = table.find(b"\n", at)
         if end != -1:
             yield table[begin:end]
         at = table.find(ends, at + 1)

@@ -6,7 +6,8 @@ from gateway.errors import BadRequest, Forbidden
 from memory import KIND_MARK
 
 PROJECT_CHARACTERS = 256
-PROJECT_BYTES = 700  # Postgres indexes no row above 2.7 kB
+# Postgres indexes no row above 2.7 kB.
+PROJECT_BYTES = 700
 
 
 def check_project_name(name: str) -> str:
@@ -28,7 +29,9 @@ def check_project_name(name: str) -> str:
 
 def forbidden_project(name: str, user: str | None) -> Forbidden:
     """Return the error for who is not listed in a declared project."""
-    caller = "who names no user" if user is None else f"the user {user[:64]!r}"
+    caller = "who names no user"
+    if user is not None:
+        caller = f"the user {user[:64]!r}"
     return Forbidden(
         f"The project {name[:64]!r} is declared, and {caller} is not listed in it. Ask for a place "
         "in it, or leave the project out.",

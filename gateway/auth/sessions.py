@@ -21,10 +21,13 @@ from memory import Cache, StoreUnavailable
 
 SESSION_SECONDS = 12 * 3600.0
 LINK_SECONDS = 60.0
-OUTAGE_SECONDS = 300.0  # that a ticket holds after it was last seen in the database
-MAX_TICKETS = 10_000  # of a purpose; then no more are issued
+# That a ticket holds after it was last seen in the database.
+OUTAGE_SECONDS = 300.0
+# Of a purpose; then no more are issued.
+MAX_TICKETS = 10_000
 MAX_TICKET_CHARACTERS = 100
-SEEN_BYTES, SEEN_EACH = 1 << 20, 300
+SEEN_BYTES = 1 << 20
+SEEN_EACH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,9 @@ class TicketOffice:
     def __init__(
         self, secret: bytes, table: TicketTable, clock: Callable[[], float] = time.time
     ) -> None:
-        self._secret, self._table, self._clock = secret, table, clock
+        self._secret = secret
+        self._table = table
+        self._clock = clock
         # By key: the ticket, and when it was last seen in the database.
         self._seen_tickets: Cache[tuple[str, str], tuple[Ticket, float]] = Cache(
             SEEN_BYTES, SEEN_EACH, lambda _, ticket_and_time: getsizeof(ticket_and_time[0].name)
@@ -92,7 +97,9 @@ class TicketOffice:
             ticket, seen_at = self._seen_tickets.get(key) or (None, 0.0)
             if ticket is None or now - seen_at > OUTAGE_SECONDS:
                 raise StoreDown(str(e)) from e
-            return ticket if ticket.expires_at > now else None
+            if ticket.expires_at > now:
+                return ticket
+            return None
         if row is None or row[1] <= now:
             self._seen_tickets.pop(key)
             return None

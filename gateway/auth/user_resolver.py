@@ -11,10 +11,13 @@ from gateway.auth.authenticator import Headers, Principal
 from gateway.config.settings import Settings
 from gateway.errors import BadRequest, Forbidden
 
-USER_CHARACTERS = 1024  # of a name to look for: earlier versions took longer ones
-USER_BYTES = 1024  # of a new one: Postgres indexes no row above 2.7 kB
+# Of a name to look for: earlier versions took longer ones.
+USER_CHARACTERS = 1024
+# Of a new one: Postgres indexes no row above 2.7 kB.
+USER_BYTES = 1024
 # Not every store can hold it, and two names must never become one.
-NUL, HAS_NUL = "\x00", "has the character NUL, which no name may have. Leave it out."
+NUL = "\x00"
+HAS_NUL = "has the character NUL, which no name may have. Leave it out."
 
 
 BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -40,11 +43,9 @@ class UserResolver:
         Raises BadRequest, Forbidden.
         """
         user_name = self._find_named(headers, path, body)
-        return (
-            (principal.default_user or None)
-            if user_name is None
-            else may_act_for(principal, user_name)
-        )
+        if user_name is None:
+            return principal.default_user or None
+        return may_act_for(principal, user_name)
 
     def _find_named(
         self, headers: Headers, path: str | None, body: Mapping[str, Any]
@@ -71,7 +72,8 @@ class UserResolver:
         return [body.get(source)]
 
     def _check_value(self, value: Any, source: str) -> str | None:
-        value = str(value) if type(value) is int else value
+        if type(value) is int:
+            value = str(value)
         if not isinstance(value, str) or not (value := value.strip()):
             return None
         if value.casefold() in self._placeholders:

@@ -83,7 +83,10 @@ def show(where: GatewayOptions, name: str, as_json: bool) -> None:
         return
     for member, value in agent.items():
         if value not in ("", None, [], {}):
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            if isinstance(value, str):
+                text = value
+            else:
+                text = json.dumps(value, ensure_ascii=False)
             click.echo(f"{member}: {printable(text)}")
 
 

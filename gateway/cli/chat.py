@@ -86,14 +86,20 @@ def _open_gateway(
     from gateway.cli.lockfile import running_url
 
     with ExitStack() as stack:
-        settings = _in_front_of_bundled(where, stack) if bundled else where.settings()
-        key = (
-            where.key
-            if settings.mode == "managed" or where.key
-            else os.environ.get("OPENAI_API_KEY")
-        )
-        url = None if bundled else where.url or running_url(settings.data)
-        token = token_for(url, settings) if url else None
+        if bundled:
+            settings = _in_front_of_bundled(where, stack)
+        else:
+            settings = where.settings()
+        if settings.mode == "managed" or where.key:
+            key = where.key
+        else:
+            key = os.environ.get("OPENAI_API_KEY")
+        url = None
+        if not bundled:
+            url = where.url or running_url(settings.data)
+        token = None
+        if url:
+            token = token_for(url, settings)
         if not url:
             if settings.mode == "own-key" and not key:
                 raise CommandFailed(
@@ -139,7 +145,8 @@ def _answer(session: ChatSession, text_to_answer: str) -> str | None:
         "stream": True,
     }
     headers = {"authorization": f"Bearer {session.key or 'none'}"}
-    text, explain = "", None
+    text = ""
+    explain = None
     try:
         with httpx.stream(
             "POST",

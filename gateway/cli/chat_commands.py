@@ -18,7 +18,8 @@ class ChatCommands:
     """The commands of one chat. explain: the id of the newest answer's explain record."""
 
     def __init__(self, api: ManagementClient, user: str) -> None:
-        self._api, self._user = api, user
+        self._api = api
+        self._user = user
         self.explain: str | None = None
         self._commands: dict[str, Callable[[str], list[str]]] = {
             "remember": self._remember,
@@ -54,11 +55,9 @@ class ChatCommands:
             exact_matches = [p for p in passages if p["content"].casefold() == text.casefold()]
             if len(candidates := exact_matches or passages) != 1:
                 choices = [f"/forget {p['id']}  {p['content']}" for p in candidates]
-                return (
-                    ["Which of these?", *choices]
-                    if candidates
-                    else ["Nothing like that was found."]
-                )
+                if candidates:
+                    return ["Which of these?", *choices]
+                return ["Nothing like that was found."]
             text = candidates[0]["id"]
         self._call("POST", "passages", text, "forget")
         return [f"forgotten: {text}"]
@@ -90,7 +89,9 @@ class ChatCommands:
         return hits
 
     def _why(self, text: str) -> list[str]:
-        record = self._api.explain(self.explain) if self.explain else None
+        record = None
+        if self.explain:
+            record = self._api.explain(self.explain)
         if record is None:
             return ["There is no answer to explain yet."]
         decisions = [

@@ -46,14 +46,16 @@ class GatewayRefused(CommandFailed):
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(message_of(response))
-        self.status, self.code = response.status_code, code_of(response)
+        self.status = response.status_code
+        self.code = code_of(response)
 
 
 class ManagementClient:
     """`/memory/v1` of one gateway."""
 
     def __init__(self, http: httpx.Client, url: str) -> None:
-        self._http, self.url = http, url
+        self._http = http
+        self.url = url
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request; return the response, a 404 too.
@@ -82,7 +84,9 @@ class ManagementClient:
         response = self.send(method, path, **options)
         if response.status_code == 404:
             raise CommandFailed(message_of(response))
-        return response.json() if response.content else None
+        if response.content:
+            return response.json()
+        return None
 
     def pages(self, path: str, params: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """Yield every entry of a list, page by page. Raises CommandFailed."""
@@ -173,4 +177,6 @@ def token_for(url: str, settings: Settings) -> str | None:
         ),
         None,
     )
-    return local_token(serving) if serving else None
+    if serving:
+        return local_token(serving)
+    return None

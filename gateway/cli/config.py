@@ -17,5 +17,8 @@ def config() -> None:
     """
     gateway = Path(__file__).parent.parent
     installed_path = gateway / "defaults" / "gateway.toml"
-    file = installed_path if installed_path.exists() else gateway.parent / "config" / "gateway.toml"
+    if installed_path.exists():
+        file = installed_path
+    else:
+        file = gateway.parent / "config" / "gateway.toml"
     click.echo(file.read_text(encoding="utf-8"), nl=False)

@@ -85,7 +85,8 @@ def upgrade_data(settings: Settings) -> None:
         with contextlib.closing(sqlite3.connect(file)) as conn:
             row = conn.execute("SELECT version_num FROM alembic_version").fetchone()
     except sqlite3.Error:
-        return  # the start says what is wrong with it
+        # The start says what is wrong with it.
+        return
     if row is not None and row[0] < schema.REVISION:
         run(settings.database)
 
@@ -151,11 +152,16 @@ def vacuum(config: Path | None, as_json: bool) -> None:
         asyncio.run(run(settings.database))
     except StoreUnavailable as e:
         raise CommandFailed(f"{settings.database_shown}: {e}") from e
-    database, after = settings.database_shown, _size(path)
-    message = (
-        f"{path}: {before} bytes before, {after} after" if path else f"{database} was rewritten"
-    )
-    sizes = {"bytes_before": before, "bytes_after": after} if path else {}
+    database = settings.database_shown
+    after = _size(path)
+    if path:
+        message = f"{path}: {before} bytes before, {after} after"
+    else:
+        message = f"{database} was rewritten"
+    if path:
+        sizes = {"bytes_before": before, "bytes_after": after}
+    else:
+        sizes = {}
     print_result(message, {"database": database, **sizes}, as_json=as_json)
 
 

@@ -21,7 +21,8 @@ from gateway.cli.options import (
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
 
-REPORT_SECONDS = 1.0  # between two lines of progress
+# Between two lines of progress.
+REPORT_SECONDS = 1.0
 POSTGRES = "postgresql+asyncpg://"
 
 
@@ -60,8 +61,12 @@ def copy(target: str, config: Path | None, as_json: bool) -> None:
         raise CommandFailed(
             "asyncpg is missing: run pip install '.[postgres]' in the folder of Mnemogate's source"
         ) from e
-    secret = "" if settings.storage.secret.get_secret_value() else str(settings.data / "secret")
-    set_ = f"the 64 digits in {secret}" if secret else "what it is now"
+    secret = ""
+    if not settings.storage.secret.get_secret_value():
+        secret = str(settings.data / "secret")
+    set_ = "what it is now"
+    if secret:
+        set_ = f"the 64 digits in {secret}"
     message = (
         f"{sum(rows.values())} rows of {len(rows)} tables are in {redact_url(target)}, the search "
         f"index too. Set storage.database to that URL, storage.secret to {set_}, and start the "

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 PORT = 8080
 PACE = 0.03
-DemoSession = tuple[str, bool, tuple[str, ...]]  # its name, whether it streams, what is asked
+# Its name, whether it streams, what is asked.
+DemoSession = tuple[str, bool, tuple[str, ...]]
 SESSIONS: tuple[DemoSession, ...] = (
     (
         "Session 1",
@@ -176,11 +177,9 @@ def _settings_of(upstream: DemoUpstream) -> dict[str, Any]:
 @contextlib.contextmanager
 def _model(env: Mapping[str, str]) -> Iterator[DemoUpstream]:
     """Yield the upstream that the environment names, or a bundled one."""
-    key, url, model = (
-        env.get("OPENAI_API_KEY"),
-        env.get("MNEMOGATE_UPSTREAM"),
-        env.get("MNEMOGATE_DEMO_MODEL"),
-    )
+    key = env.get("OPENAI_API_KEY")
+    url = env.get("MNEMOGATE_UPSTREAM")
+    model = env.get("MNEMOGATE_DEMO_MODEL")
     if not key and not url:
         from gateway.demo_model.engine import MODEL
         from gateway.demo_model.server import start
@@ -241,7 +240,8 @@ def _data() -> Iterator[Path]:
         private(folder)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except (OSError, RuntimeError):  # no home folder, or not writable
+    except (OSError, RuntimeError):
+        # No home folder, or not writable.
         with tempfile.TemporaryDirectory(prefix="mnemogate-demo-") as temporary:
             yield Path(temporary)
         return
@@ -296,7 +296,8 @@ def _play_session(
     from openai import APIError, DefaultHttpxClient, OpenAI
 
     _, streamed, questions = session
-    messages: list[dict[str, str]] = []  # kept by an app for one session
+    # Kept by an app for one session.
+    messages: list[dict[str, str]] = []
     # The gateway is on this machine, so the environment's proxy is not used.
     straight = DefaultHttpxClient(trust_env=False)
     with OpenAI(
@@ -315,17 +316,19 @@ def _play_session(
                 raise CommandFailed(_refusal(e, upstream)) from e
             messages.append({"role": "assistant", "content": text})
             for line in tool_lines(api.explain(explain) if explain else None):
-                label = "tool" if session is demo_tools.SESSION else "memory"
+                label = "memory"
+                if session is demo_tools.SESSION:
+                    label = "tool"
                 click.secho(f"    {label}: {line}", fg="cyan")
 
 
 def _refusal(error: Exception, upstream: DemoUpstream) -> str:
     advice = (
-        ""
-        if upstream.bundled
-        else "\nWithout OPENAI_API_KEY and MNEMOGATE_UPSTREAM the demo runs on the model that "
+        "\nWithout OPENAI_API_KEY and MNEMOGATE_UPSTREAM the demo runs on the model that "
         "comes with Mnemogate, offline."
     )
+    if upstream.bundled:
+        advice = ""
     return f"{upstream.model} at {upstream.url} did not answer: {error}{advice}"
 
 
@@ -336,7 +339,9 @@ def _ask(client: OpenAI, body: dict[str, Any], streamed: bool) -> tuple[str, str
     if streamed:
         text = ""
         for chunk in raw_response.parse():
-            part = chunk.choices[0].delta.content or "" if chunk.choices else ""
+            part = ""
+            if chunk.choices:
+                part = chunk.choices[0].delta.content or ""
             click.echo(part, nl=False)
             text += part
         click.echo()
@@ -347,8 +352,12 @@ def _ask(client: OpenAI, body: dict[str, Any], streamed: bool) -> tuple[str, str
 
 
 def _show_next_steps(url: str, upstream: DemoUpstream, user: str, data: Path) -> None:
-    key = '"any"' if upstream.bundled else "your provider's key"
-    header = "" if upstream.bundled else ' -H "authorization: Bearer $OPENAI_API_KEY"'
+    key = "your provider's key"
+    if upstream.bundled:
+        key = '"any"'
+    header = ' -H "authorization: Bearer $OPENAI_API_KEY"'
+    if upstream.bundled:
+        header = ""
     click.secho("\nNow your own app", bold=True)
     click.echo(
         f'Point it here; nothing else changes:\n\n  base_url = "{url}/v1"     api_key: '
@@ -376,8 +385,6 @@ def _show_next_steps(url: str, upstream: DemoUpstream, user: str, data: Path) ->
 def _command() -> str:
     """Return how this user runs `mnemogate`: by its path if it is not on PATH."""
     program = Path(sys.argv[0])
-    return (
-        os.path.relpath(program)
-        if program.name == "mnemogate" and not shutil.which("mnemogate")
-        else "mnemogate"
-    )
+    if program.name == "mnemogate" and not shutil.which("mnemogate"):
+        return os.path.relpath(program)
+    return "mnemogate"

@@ -26,7 +26,8 @@ from gateway.cli.window_check import check_windows
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
 
-LOW_MEBIBYTES, FULL_MEBIBYTES = 256, 8  # free on the disk: worth a note, and too few to serve
+# Free on the disk: worth a note, and too few to serve.
+LOW_MEBIBYTES, FULL_MEBIBYTES = 256, 8
 COLOURS = {"ok": "green", "note": "yellow", "failed": "red"}
 
 
@@ -208,7 +209,8 @@ def _tokenizers(settings: Settings) -> Finding:
 def _embedder(settings: Settings) -> Finding:
     from memory import is_installed
 
-    name, folder = settings.memory.embedder, settings.data / "embedder"
+    name = settings.memory.embedder
+    folder = settings.data / "embedder"
     if name == "onnx-minilm" and not is_installed(folder):
         return Finding(
             "embedder", "failed", f"its model is not in {folder}: run `mnemogate fetch embedder`"
@@ -221,7 +223,9 @@ def _traces(settings: Settings) -> Iterator[Finding]:
 
     if endpoint := settings.telemetry.traces:
         is_missing = not is_available()
-        step = ": OpenTelemetry is missing, run pip install '.[otel]'" if is_missing else ""
+        step = ""
+        if is_missing:
+            step = ": OpenTelemetry is missing, run pip install '.[otel]'"
         yield Finding("traces", "failed" if is_missing else "ok", f"{endpoint}{step}")
 
 

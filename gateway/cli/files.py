@@ -60,8 +60,14 @@ def list_(where: GatewayOptions, user: str, as_json: bool) -> None:
 
 def _line(file: dict[str, Any]) -> str:
     """Return a file in one line of a list."""
-    size = f"{file['lines']} lines" if file["pages"] is None else f"{file['pages']} pages"
-    state = f"failed: {file['reason']}" if file["status"] == "failed" else file["status"]
+    if file["pages"] is None:
+        size = f"{file['lines']} lines"
+    else:
+        size = f"{file['pages']} pages"
+    if file["status"] == "failed":
+        state = f"failed: {file['reason']}"
+    else:
+        state = file["status"]
     parts = [file["id"], file["name"], f"{file['bytes']} bytes"]
     return "  ".join(map(printable, [*parts, *([size] if file["lines"] else []), state]))
 

@@ -49,4 +49,6 @@ def changed_lines(before: str | None, after: str | None) -> list[str]:
 
 def short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+    if len(line) <= WIDTH:
+        return line
+    return line[: WIDTH - 3] + "..."

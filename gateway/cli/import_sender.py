@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from memory.formats.files import Broken
     from memory.formats.records import Bundle, BundleCount
 
-LINES = 2000  # of one part
+# Of one part.
+LINES = 2000
 BYTES = 4 << 20
-WAIT_SECONDS = 5.0  # until an import of somebody else may be done
+# Until an import of somebody else may be done.
+WAIT_SECONDS = 5.0
 WAITS = 60
-TICK = 10_000  # lines between two reports of progress, where the output is no terminal
-TOLD = 100  # characters of a bundle's name
-PART_SECONDS = 600.0  # for one part: a conversation of 100,000 messages is one
+# Lines between two reports of progress, where the output is no terminal.
+TICK = 10_000
+# Characters of a bundle's name.
+TOLD = 100
+# For one part: a conversation of 100,000 messages is one.
+PART_SECONDS = 600.0
 NDJSON = {"content-type": "application/x-ndjson"}
 
 
@@ -66,7 +71,9 @@ class Outcome:
     def summary(self) -> str:
         """Return the outcome as a sentence or two."""
         counts = [f"{count} {kind}" for kind, count in self.imported.items() if count]
-        out = f"New: {', '.join(counts)}." if counts else "Nothing was new."
+        out = "Nothing was new."
+        if counts:
+            out = f"New: {', '.join(counts)}."
         if self.present_count:
             out += f" Conversations that were there already: {self.present_count}."
         for skipped_item in self.skipped_items[:10]:
@@ -102,7 +109,8 @@ class ImportSender:
         return self._outcome
 
     def _flush(self) -> None:
-        part, self._bundles = self._bundles, []
+        part = self._bundles
+        self._bundles = []
         self._size = self._lines = 0
         if not part:
             return

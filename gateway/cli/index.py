@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from memory import Database
     from memory.jobs.reindex import ReindexProgress
 
-NOTE = "index-rebuild"  # file in the data folder with the progress of a rebuild
-PAUSE_SECONDS = 0.02  # shortest pause between two pages
-REPORT_SECONDS = 1.0  # between two progress lines
-STALLED = 30.0  # seconds without a new vector, after which the command stops waiting
+# File in the data folder with the progress of a rebuild.
+NOTE = "index-rebuild"
+# Shortest pause between two pages.
+PAUSE_SECONDS = 0.02
+# Between two progress lines.
+REPORT_SECONDS = 1.0
+# Seconds without a new vector, after which the command stops waiting.
+STALLED = 30.0
 
 
 @click.group(short_help="Rebuild the search index.")
@@ -71,7 +75,10 @@ async def _rebuilt(settings: Settings, fresh: bool) -> None:
     db = Database(settings.database, index_characters=indexed, secret=server_secret(settings))
     await db.open()
     try:
-        progress = reindex.ReindexProgress() if fresh else _read_note(note)
+        if fresh:
+            progress = reindex.ReindexProgress()
+        else:
+            progress = _read_note(note)
         if fresh:
             await db.write(rows.recreate_indexes)
         await _keywords(db, progress, note)
@@ -84,15 +91,14 @@ async def _rebuilt(settings: Settings, fresh: bool) -> None:
 async def _keywords(db: Database, progress: ReindexProgress, note: Path) -> None:
     from memory.jobs import reindex
 
-    sizes, indexed_counts, reported_at = (
-        await db.read(reindex.sizes),
-        dict.fromkeys(reindex.KINDS, 0),
-        time.monotonic(),
-    )
+    sizes = await db.read(reindex.sizes)
+    indexed_counts = dict.fromkeys(reindex.KINDS, 0)
+    reported_at = time.monotonic()
     if progress != reindex.ReindexProgress():
         click.echo(f"resuming in the {progress.kind} after {progress.after}")
     while progress.kind != "done":
-        kind, began_at = progress.kind, time.monotonic()
+        kind = progress.kind
+        began_at = time.monotonic()
         progress, count = await db.write(partial(reindex.step, progress=progress))
         _note(note, progress)
         indexed_counts[kind] += count

@@ -57,7 +57,8 @@ def _prepare(settings: Settings) -> GatewayMiddleware:
 
 async def _run(app: GatewayMiddleware) -> None:
     """Open the memory and work until a signal comes; what runs then goes back to the queue."""
-    stop_event, loop = asyncio.Event(), asyncio.get_running_loop()
+    stop_event = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_event.set)
     async with app.lifespan():

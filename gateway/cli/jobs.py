@@ -58,11 +58,9 @@ def list_(where: GatewayOptions, state: str, as_json: bool) -> None:
         print_json(jobs_list)
         return
     for job in jobs_list:
-        of = (
-            f"{job['tenant']}/{job['user'] or '(unnamed)'}"
-            if job["tenant"]
-            else "the gateway itself"
-        )
+        of = "the gateway itself"
+        if job["tenant"]:
+            of = f"{job['tenant']}/{job['user'] or '(unnamed)'}"
         click.secho(f"{job['id']}  {job['kind']} of {of}", bold=True)
         click.echo(
             f"  {job['state']} after {job['attempts']} attempts, created "

@@ -184,13 +184,17 @@ def may(key: dict[str, Any]) -> str:
         else []
     )
     rights = ["admin"] if key["admin"] else []
-    rights += ["approves tool calls"] if key["approve"] else []
+    if key["approve"]:
+        rights += ["approves tool calls"]
     rights.append(
         "any user" if key["trusted"] or key["admin"] else f"users {', '.join(users) or 'none'}"
     )
-    rights += [] if key["models"] == ["*"] else [f"models {', '.join(key['models'])}"]
-    rights += [f"paths {', '.join(key['paths'])}"] if key["paths"] else []
-    rights += [f"memory {key['memory']}"] if key["memory"] != "full" else []
+    if key["models"] != ["*"]:
+        rights += [f"models {', '.join(key['models'])}"]
+    if key["paths"]:
+        rights += [f"paths {', '.join(key['paths'])}"]
+    if key["memory"] != "full":
+        rights += [f"memory {key['memory']}"]
     rights += [f"{name} {key['limits'][name]}" for name in LIMITS if key["limits"][name]]
     return "; ".join(
         rights
@@ -223,8 +227,12 @@ def list_(where: GatewayOptions, every: bool, as_json: bool) -> None:
         print_json(keys_list)
         return
     for key in keys_list:
-        since = f"created {key['created_at'][:16]}" if key["created_at"] else "in the configuration"
-        revoked_text = f", revoked {key['revoked_at'][:16]}" if key["revoked_at"] else ""
+        since = "in the configuration"
+        if key["created_at"]:
+            since = f"created {key['created_at'][:16]}"
+        revoked_text = ""
+        if key["revoked_at"]:
+            revoked_text = f", revoked {key['revoked_at'][:16]}"
         click.secho(f"{key['name']}  of {key['tenant']}, {since}{revoked_text}", bold=True)
         click.echo(f"  {key['id'] or '':<36}  {may(key)}")
     if not keys_list:
@@ -255,11 +263,9 @@ def revoke(where: GatewayOptions, name: str, as_json: bool) -> None:
 
 def key_summary(settings: Settings) -> str:
     """Return how many keys are valid at the start."""
-    created_text = (
-        f"{settings.key_counts.live} created"
-        if settings.key_counts
-        else "the database cannot be read for created ones"
-    )
+    created_text = "the database cannot be read for created ones"
+    if settings.key_counts:
+        created_text = f"{settings.key_counts.live} created"
     return f"{len(settings.keys)} in the configuration, {created_text}"
 
 
@@ -315,7 +321,9 @@ def describe_peers(settings: Settings) -> str:
         "behind a proxy of this machine, strangers would read this memory: use managed keys there"
     )
     if settings.server.answers_any_peer:
-        why = 'server.peers = "any"' if settings.server.peers == "any" else "server.hosts is set"
+        why = "server.hosts is set"
+        if settings.server.peers == "any":
+            why = 'server.peers = "any"'
         return f"programs of every user of this machine, since {why}; {proxy_warning}"
     if not can_find_peer_user():
         return (

@@ -32,7 +32,8 @@ def _try_lock(fd: int) -> bool:
 
 
 def _is_locked(fd: int) -> bool:
-    for _ in range(5):  # a command that checks holds the lock for a moment
+    # A command that checks holds the lock for a moment.
+    for _ in range(5):
         if _try_lock(fd):
             return True
         time.sleep(0.05)
@@ -65,7 +66,9 @@ def running_url(data: Path) -> str | None:
     except OSError:
         return None
     try:
-        return None if _try_lock(fd) else _read_note(data)
+        if _try_lock(fd):
+            return None
+        return _read_note(data)
     finally:
         os.close(fd)
 

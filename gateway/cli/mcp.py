@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from gateway.config.settings import Settings
 
 TIMEOUT_SECONDS = 60.0
-LINE_BYTES = 1 << 22  # of a message; a longer line is read in parts, which are no JSON
+# Of a message; a longer line is read in parts, which are no JSON.
+LINE_BYTES = 1 << 22
 
 
 @click.command("mcp", short_help="The memory as an MCP server, over standard input and output.")
@@ -50,7 +51,8 @@ def mcp(where: GatewayOptions, user: str | None, agent: str | None) -> None:
 async def _serve(where: GatewayOptions, owner: MemoryOwner) -> None:
     from gateway.mcp.stdio import StdioRelay
 
-    out, lines = sys.stdout.buffer, sys.stdin.buffer
+    out = sys.stdout.buffer
+    lines = sys.stdin.buffer
 
     def write(line: bytes) -> None:
         out.write(line + b"\n")
@@ -68,7 +70,8 @@ class GatewayFinder:
     """Finds the gateway of a data folder, at each message anew; opens the database if none runs."""
 
     def __init__(self, where: GatewayOptions, exit_stack: ExitStack) -> None:
-        self._where, self._exit_stack = where, exit_stack
+        self._where = where
+        self._exit_stack = exit_stack
         self._settings: Settings | None = None
         self._own_url = ""
         self._opening = asyncio.Lock()
@@ -81,7 +84,8 @@ class GatewayFinder:
     def _find(self) -> tuple[str, str | None]:
         if self._settings is None:
             self._settings = self._where.settings()
-        settings, where = self._settings, self._where
+        settings = self._settings
+        where = self._where
         if url := where.url or running_url(settings.data):
             self._close_own()
             return url, where.key or token_for(url, settings)

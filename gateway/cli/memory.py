@@ -34,7 +34,8 @@ UNDONE = {
     "forgotten": "{} is remembered again",
     "added": "{} is forgotten again",
 }
-KNOWN = 20  # most users listed in a message
+# Most users listed in a message.
+KNOWN = 20
 PASSAGE = re.compile(r"passage_[0-9a-f]{32}")
 
 
@@ -58,7 +59,8 @@ class UserMemory:
     def __init__(
         self, api: ManagementClient, user: str, agent: str | None, project: str | None = None
     ) -> None:
-        self.api, self.user = api, user
+        self.api = api
+        self.user = user
         parameters = {"agent": agent, "project": project}
         self.params = {name: value for name, value in parameters.items() if value}
 
@@ -148,7 +150,9 @@ def show(person: UserMemory, as_json: bool) -> None:
         print_json({"blocks": blocks, "passages": passages["data"]})
         return
     for block in blocks:
-        lock_text = ", read-only" if block.get("read_only") else ""
+        lock_text = ""
+        if block.get("read_only"):
+            lock_text = ", read-only"
         click.secho(
             f"{block['label']}  ({len(block['value'])}/{block['limit']} characters, version "
             f"{block['version']}{lock_text})",
@@ -166,11 +170,11 @@ def _require_known(person: UserMemory) -> None:
     names = [user["id"] for user in person.api.pages("/users", {"limit": 200})]
     if person.user not in names:
         ellipsis = ", ..." if len(names) > KNOWN else ""
-        known_users = (
-            f"Known users: {', '.join(names[:KNOWN])}{ellipsis}. Choose one with --user"
-            if names
-            else "There are no users yet"
-        )
+        known_users = "There are no users yet"
+        if names:
+            known_users = (
+                f"Known users: {', '.join(names[:KNOWN])}{ellipsis}. Choose one with --user"
+            )
         raise CommandFailed(
             f"Nothing is stored about the user {person.user!r}. {known_users}; `mnemogate users` "
             "lists all."
@@ -194,7 +198,10 @@ def remember(person: UserMemory, text: str, tags: tuple[str, ...], as_json: bool
       mnemogate memory remember "Grace arrives on Friday" --tag family
     """
     answer = person.call("POST", "passages", json={"content": text, "tags": list(tags)})
-    passages = answer["data"] if isinstance(answer, dict) else answer
+    if isinstance(answer, dict):
+        passages = answer["data"]
+    else:
+        passages = answer
     message = "\n".join(f"remembered as {passage['id']}" for passage in passages)
     print_result(message, passages, as_json=as_json)
 
@@ -222,7 +229,9 @@ def edit(person: UserMemory, label: str, value: str | None, as_json: bool) -> No
         _edit_passage(person, label, value, as_json=as_json)
         return
     response = person.api.send("GET", person.block(label), params=person.params)
-    block = response.json() if response.status_code == 200 else None
+    block = None
+    if response.status_code == 200:
+        block = response.json()
     text = value if value is not None else _ask_for_text(block["value"] if block else "")
     if text is None or (block and text == block["value"]):
         print_result("unchanged", block, as_json=as_json)
@@ -263,7 +272,9 @@ def _ask_for_text(before: str) -> str | None:
             )
         return text
     after = click.edit(before, extension=".txt")
-    return None if after is None else after.removesuffix("\n")
+    if after is None:
+        return None
+    return after.removesuffix("\n")
 
 
 @memory.command(short_help="Delete a passage, or a line of a block.")

@@ -30,7 +30,8 @@ class CommandFailed(click.ClickException):
 def installed_version() -> str:
     try:
         return version("mnemogate")
-    except PackageNotFoundError:  # a checkout that was never installed
+    except PackageNotFoundError:
+        # A checkout that was never installed.
         return "unknown"
 
 
@@ -76,7 +77,8 @@ class Serving:
         options = {"config": self.config, "host": self.host, "upstream": self.upstream}
         out = ["serve", "--log-format", self.log_format, "--log-level", self.log_level]
         for name, value in options.items():
-            out += [f"--{name}", str(value)] if value is not None else []
+            if value is not None:
+                out += [f"--{name}", str(value)]
         return out
 
     def settings(self) -> Settings:
@@ -200,7 +202,9 @@ def _whole(ctx: click.Context, option: click.Parameter, url: str | None) -> str 
         complete_url(url)
     except ValueError as e:
         raise click.BadParameter(str(e)) from e
-    return url.rstrip("/").removesuffix("/v1") if url else None
+    if url:
+        return url.rstrip("/").removesuffix("/v1")
+    return None
 
 
 def where_options(command: Callable[..., Any]) -> Callable[..., Any]:

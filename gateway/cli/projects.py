@@ -52,7 +52,8 @@ def list_(where: GatewayOptions, as_json: bool) -> None:
 def _line(project: dict[str, Any]) -> str:
     """Return a project in one line."""
     members = [*project["users"], *(f"team {team}" for team in project["teams"])]
-    members += ["everyone"] if project["everyone"] else []
+    if project["everyone"]:
+        members += ["everyone"]
     writes = "  (they share)" if project["write"] else ""
     line = f"{project['name']}  {', '.join(members) or 'nobody'}{writes}  {project['description']}"
     return printable(line.rstrip())

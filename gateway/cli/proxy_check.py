@@ -43,7 +43,8 @@ def _check(proxy: str, setting: str, providers: Mapping[str, ProviderSettings]) 
         check_proxy(next(iter(providers)), ConnectionOptions(proxy))
     except ConfigError as e:
         return Finding("proxy", "failed", str(e))
-    url, proxy_text = urlsplit(proxy), f"{redact_proxy(proxy)} (from {setting})"
+    url = urlsplit(proxy)
+    proxy_text = f"{redact_proxy(proxy)} (from {setting})"
     try:
         address = url.hostname or "", url.port or PORTS[url.scheme]
         socket.create_connection(address, CONNECT_SECONDS).close()

@@ -18,12 +18,14 @@ from gateway.cli.lockfile import running_url
 from gateway.cli.options import CommandFailed, config_option, settings_from
 
 # What clients read to find their server. Anthropic's append `/v1` themselves.
-OPENAI, ANTHROPIC = "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"
+OPENAI = "OPENAI_BASE_URL"
+ANTHROPIC = "ANTHROPIC_BASE_URL"
 ANTHROPIC_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 # Of printable ASCII all but what ends a text in TOML, or begins an encoding.
 PLAIN = " !#$&'+*(),-./:;<=>?@[]^_`{|}~"
 CONNECT_SECONDS = 1.0
-GIT_ROOT = "\x1f"  # in place of the project's name, where none is given
+# In place of the project's name, where none is given.
+GIT_ROOT = "\x1f"
 DEFAULT_URL = "http://127.0.0.1:8080"
 PROXIES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 NO_PROXIES = ("NO_PROXY", "no_proxy")
@@ -116,7 +118,8 @@ def describe_letta(config: Path | None, url: str) -> str:
 def name_project(folder: Path) -> str:
     """Return the name of the git repository that a folder is in. Raises CommandFailed."""
     for place in (folder, *folder.parents):
-        if (place / ".git").exists():  # a file where it is a work tree or a submodule
+        # A file where it is a work tree or a submodule.
+        if (place / ".git").exists():
             return place.name
     raise CommandFailed(
         f"{folder} is in no git repository, whose name would be the project's. Give the name: "

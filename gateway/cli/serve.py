@@ -58,7 +58,8 @@ def serve(serving: Serving) -> None:
     from gateway.cli.embedded import bind_socket
     from gateway.cli.workers import bind_shared, end_with_parent
 
-    gc.disable()  # until everything is imported, since all of it stays
+    # Until everything is imported, since all of it stays.
+    gc.disable()
     # Not an exception, which is lost if raised in a callback of the interpreter.
     stop_event = Event()
     # Until the server takes over: stopping during the start is not a failure.
@@ -152,7 +153,10 @@ def _show_startup(lines: list[str], *, as_json: bool) -> None:
     """Show the start-up lines, as text or in the log."""
     for line in lines:
         if as_json:
-            tell = log.warning if line.startswith("  warning") else log.info
+            if line.startswith("  warning"):
+                tell = log.warning
+            else:
+                tell = log.info
             tell("%s", " ".join(line.split()))
         else:
             click.echo(line, err=True)
@@ -239,9 +243,9 @@ def startup_lines(settings: Settings, url: str) -> list[str]:
     if settings.is_keyless:
         lines.append(f"  peers      {describe_peers(settings)}")
         if settings.server.letta:
-            key = (
-                "any key" if settings.server.letta_open else f"the key in {settings.data / 'token'}"
-            )
+            key = "any key"
+            if not settings.server.letta_open:
+                key = f"the key in {settings.data / 'token'}"
             lines.append(f"  letta      Letta clients: base_url {url}, {key}")
     if settings.mode == "managed":
         lines.append(f"  keys       {key_summary(settings)}")
@@ -297,7 +301,8 @@ def warnings(settings: Settings) -> list[str]:
         for k in settings.keys
         if k.short
     ]
-    out += [text] if (text := missing_admin_warning(settings)) else []
+    if text := missing_admin_warning(settings):
+        out += [text]
     out += keyless_provider_warnings(settings)
     if settings.mode == "own-key" and not settings.single_user:
         out.append(f"keys name nobody: {conversation}")

@@ -76,7 +76,9 @@ def _describe_member(member: dict[str, Any]) -> str:
     else:
         kind = next(kind for kind in ("agent", "team", "project") if kind in member)
         member_name = f"{kind} {member[kind]}"
-    return f"{member_name} (writes)" if member["write"] else str(member_name)
+    if member["write"]:
+        return f"{member_name} (writes)"
+    return str(member_name)
 
 
 @shared.command(short_help="Show a shared block.")
@@ -118,7 +120,8 @@ class Sharers:
         members += [{"agent": name} for name in self.agents]
         members += [{"team": name} for name in self.teams]
         members += [{"project": name} for name in self.projects]
-        members += [{"everyone": True}] if self.everyone else []
+        if self.everyone:
+            members += [{"everyone": True}]
         return [{**member, "write": self.write} for member in members]
 
     def add_to(self, api: ManagementClient, ident: str) -> None:
@@ -172,7 +175,10 @@ def put(where: GatewayOptions, name: str, text: str, sharers: Sharers, as_json: 
       mnemogate shared put family "Dinner is at seven." --user ann --user bob --write
       mnemogate shared put block_0123 "Dinner is at eight."
     """
-    value = sys.stdin.read().rstrip("\n") if text == "-" else text
+    if text == "-":
+        value = sys.stdin.read().rstrip("\n")
+    else:
+        value = text
     with open_api(where) as api:
         if IDENT.fullmatch(name):
             sharers.add_to(api, name)

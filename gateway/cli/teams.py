@@ -99,7 +99,8 @@ def put(
       mnemogate teams put platform --user ann --user bob --write
       mnemogate teams put platform --remove bob
     """
-    removed_users, write = member_options["removed"], member_options["write"]
+    removed_users = member_options["removed"]
+    write = member_options["write"]
     with open_api(where) as api:
         answer = api.send("GET", _path(name))
         if description is not None or answer.status_code == 404:

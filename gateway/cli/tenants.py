@@ -11,7 +11,8 @@ OWN = "own-"
 MODES = {"local": "single-user mode's", "open": "open mode's"}
 MAX_TENANTS_SHOWN = 3
 # What the management API takes for another kind of owner, at the beginning of a name.
-OWNER_KINDS, MAX_NAMED = ("agent:", "team:", "project:", "user:"), 20
+OWNER_KINDS = ("agent:", "team:", "project:", "user:")
+MAX_NAMED = 20
 
 
 def reachable(settings: Settings) -> set[str] | None:
@@ -22,7 +23,9 @@ def reachable(settings: Settings) -> set[str] | None:
         return {key.tenant for key in settings.keys} | tenants_of_keys(settings.database)
     if settings.single_user:
         return {"local"}
-    return {"open"} if settings.mode == "open" else None
+    if settings.mode == "open":
+        return {"open"}
+    return None
 
 
 def holders(settings: Settings, user: str) -> list[str]:
@@ -54,11 +57,9 @@ def unseen(settings: Settings) -> list[str]:
             else tenant not in reachable_tenants
         )
     }
-    to = (
-        next(iter(reachable_tenants))
-        if reachable_tenants and len(reachable_tenants) == 1
-        else "TENANT"
-    )
+    to = "TENANT"
+    if reachable_tenants and len(reachable_tenants) == 1:
+        to = next(iter(reachable_tenants))
     out = [
         _describe(tenant, *users, to)
         for tenant, users in list(hidden_tenants.items())[:MAX_TENANTS_SHOWN]
@@ -76,8 +77,14 @@ def _describe(tenant: str, count: int, user: str, to: str) -> str:
         if tenant.startswith(OWN)
         else ""
     )
-    owner_text = f"the memory of {count} users" if count > 1 else f"the memory of {user!r}"
-    source, target = (user, user) if user.isidentifier() else ("FROM", "TO")
+    if count > 1:
+        owner_text = f"the memory of {count} users"
+    else:
+        owner_text = f"the memory of {user!r}"
+    if user.isidentifier():
+        source, target = (user, user)
+    else:
+        source, target = ("FROM", "TO")
     return (
         f"{owner_text} lies here under the tenant {tenant!r}{mode_text}, and no request reaches it "
         f"in this mode: `mnemogate users move {source} {target} "

@@ -192,9 +192,13 @@ def put(where: GatewayOptions, file: IO[bytes], as_json: bool, **members: str | 
 
 def _describe(call: dict[str, Any]) -> str:
     """Return one line about a call: what happens, and which rule says so."""
-    rule = "policy" if call["rule"] is None else f"rules[{call['rule']}]"
+    rule = "policy"
+    if call["rule"] is not None:
+        rule = f"rules[{call['rule']}]"
     line = f"{call['name']} {WORDS[call['verdict']]} ({rule})"
-    return f"{line}  {call['message']}" if call["message"] else line
+    if call["message"]:
+        return f"{line}  {call['message']}"
+    return line
 
 
 @tools.command(short_help="Accept tools of a server that wait.")

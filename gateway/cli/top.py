@@ -13,7 +13,8 @@ from gateway.cli.formatting import printable
 from gateway.cli.options import GatewayOptions, json_option, where_options
 
 EVERY_SECONDS = 1.0
-OVERLAP_SECONDS = 900.0  # a turn that began so long ago may end only now
+# A turn that began so long ago may end only now.
+OVERLAP_SECONDS = 900.0
 MAX_TURNS = 100
 MAX_NAME_CHARACTERS = 24
 

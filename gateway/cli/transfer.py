@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 
     Bundles = Callable[[], Iterator[Bundle | Broken]]
 
-FRAME = 2  # lines of an export that are not records: its first and last
+# Lines of an export that are not records: its first and last.
+FRAME = 2
 PROGRAMS = ("chatgpt", "claude", "openwebui", "letta", "mem0")
-OWNERS = 8  # most people listed in a message
-LEFT_OUT = 10  # items that are shown, of those left out
+# Most people listed in a message.
+OWNERS = 8
+# Items that are shown, of those left out.
+LEFT_OUT = 10
 
 
 @click.command(short_help="Export everything about a user.")
@@ -91,10 +94,12 @@ def export(person: UserMemory, output: Path | None, kind: str, folder: Path | No
 def _write_private(path: Path, data: bytes) -> None:
     """Write a file whole or not at all, readable by its owner alone. Raises OSError."""
     path = path.resolve()
-    if path.exists() and not path.is_file():  # a pipe or a device, which keeps nothing
+    # A pipe or a device, which keeps nothing.
+    if path.exists() and not path.is_file():
         path.write_bytes(data)
         return
-    fd, part_path = tempfile.mkstemp(dir=path.parent, prefix=".export-")  # of mode 0600
+    # Of mode 0600.
+    fd, part_path = tempfile.mkstemp(dir=path.parent, prefix=".export-")
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)
@@ -170,7 +175,10 @@ def import_(
 def _import_lines(person_options: PersonOptions, source: str, dry_run: bool) -> None:
     """Import an export of ours, as one: a bad line means that nothing is stored."""
     try:
-        body = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        if source == "-":
+            body = sys.stdin.buffer.read()
+        else:
+            body = Path(source).read_bytes()
     except OSError as e:
         raise CommandFailed(f"{source} cannot be read: {e.strerror}.") from e
     if dry_run:
@@ -195,9 +203,9 @@ def _bundles(source: Path, program: str | None) -> Bundles:
     from memory.formats.files import read_source
     from memory.formats.folder import read_folder
 
-    return (
-        partial(read_folder, source) if program is None else partial(read_source, source, program)
-    )
+    if program is None:
+        return partial(read_folder, source)
+    return partial(read_source, source, program)
 
 
 def _count(bundles: Bundles, source: str, owner: str | None) -> tuple[BundleCount, list[Broken]]:
@@ -208,7 +216,9 @@ def _count(bundles: Bundles, source: str, owner: str | None) -> tuple[BundleCoun
     from memory.formats.files import BadSource, Broken
     from memory.formats.records import BundleCount
 
-    people, count, broken_records = BundleCount(), BundleCount(), []
+    people = BundleCount()
+    count = BundleCount()
+    broken_records = []
     try:
         for bundle in bundles():
             if isinstance(bundle, Broken):
@@ -231,11 +241,9 @@ def _count(bundles: Bundles, source: str, owner: str | None) -> tuple[BundleCoun
             f"{source} holds nothing of the owner {owner!r}. It names: {owner_names or 'nobody'}."
         )
     if not count.messages + count.passages + count.blocks:
-        why = (
-            printable(f" {broken_records[0].place}: {broken_records[0].reason}.")
-            if broken_records
-            else ""
-        )
+        why = ""
+        if broken_records:
+            why = printable(f" {broken_records[0].place}: {broken_records[0].reason}.")
         raise CommandFailed(f"{source} holds nothing that can be imported.{why}")
     return count, broken_records
 

@@ -127,9 +127,8 @@ def judge(results: Sequence[TurnResult]) -> Verdict:
     saves = Score(sum(successes[i] for i in SAVING), len(SAVING))
     finds = Score(sum(successes[i] for i in FINDING), len(FINDING))
     correction_result, forget_result = (results[group[0]] for group in (CORRECTING, FORGETTING))
-    stale_texts = [
-        text for text in correction_result.memory if has(DOG, [text]) and not has(NEW_DOG, [text])
-    ]
+    corrected = correction_result.memory
+    stale_texts = [t for t in corrected if has(DOG, [t]) and not has(NEW_DOG, [t])]
     junk = sum(r.added_texts for t, r in zip(SCRIPT, results, strict=True) if t.idle)
     calls, refused_calls = (
         sum(n) for n in zip(*((len(r.calls), r.refused_calls) for r in results), strict=True)
@@ -142,7 +141,8 @@ def judge(results: Sequence[TurnResult]) -> Verdict:
     corrects = all(successes[i] for i in CORRECTING) and not stale_texts
     forgets = all(successes[i] for i in FORGETTING) and not has(AVOIDED, forget_result.memory)
     extract, recall = _extract(saves, corrects=corrects, forgets=forgets), _recall(finds)
-    if tools[0] != "always":  # without tools it can do nothing by itself
+    # Without tools it can do nothing by itself.
+    if tools[0] != "always":
         extract, recall = ("always", extract[1]), ("always", recall[1])
     return Verdict(
         saves,

@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
     from gateway.cli.client import ManagementClient
 
-FAILURES = 3  # turns in a row without an answer, after which the trial ends
-REFUSED = ("Error", "Nothing was")  # how the result of a call that failed begins
+# Turns in a row without an answer, after which the trial ends.
+FAILURES = 3
+# How the result of a call that failed begins.
+REFUSED = ("Error", "Nothing was")
 WIDTH = 66
 
 
@@ -138,7 +140,8 @@ def _gateway(upstream: str | None) -> Iterator[tuple[str, ManagementClient]]:
 @contextlib.contextmanager
 def _quiet_log() -> Iterator[None]:
     """Keep the gateway's log out of the report, which has the errors of the turns."""
-    log, silence = logging.getLogger("mnemogate"), logging.NullHandler()
+    log = logging.getLogger("mnemogate")
+    silence = logging.NullHandler()
     before = log.propagate
     log.addHandler(silence)
     log.propagate = False
@@ -155,7 +158,9 @@ class _Trial:
     def __init__(self, api: ManagementClient, url: str, how: dict[str, Any]) -> None:
         from gateway.cli.memory import UserMemory
 
-        self._api, self._url, self._how = api, url, how
+        self._api = api
+        self._url = url
+        self._how = how
         self._person = UserMemory(api, f"trial-{secrets.token_hex(4)}", None)
         self._memory: list[str] = []
 
@@ -166,7 +171,8 @@ class _Trial:
         session = 0
         for number, turn in enumerate(SCRIPT):
             if turn.session != session:
-                history, session = [], turn.session
+                history = []
+                session = turn.session
             if number == FINDING[0]:
                 self._help()
             result = self._turn(turn, history)
@@ -205,7 +211,8 @@ class _Trial:
         import httpx
 
         history.append({"role": "user", "content": turn.says})
-        result, start_time = TurnResult(), time.monotonic()
+        result = TurnResult()
+        start_time = time.monotonic()
         try:
             answer = self._ask(history)
             self._read(answer, result)
@@ -241,7 +248,10 @@ class _Trial:
         if not isinstance(body, dict):
             raise TypeError("the answer is no JSON object")
         result.answer = str(_object(body["choices"][0], "message").get("content") or "")
-        usage = _object(body, "usage") if body.get("usage") is not None else {}
+        if body.get("usage") is not None:
+            usage = _object(body, "usage")
+        else:
+            usage = {}
         result.tokens_in = int(usage.get("prompt_tokens") or 0)
         result.tokens_out = int(usage.get("completion_tokens") or 0)
         record = self._api.explain(answer.headers.get("x-memory-explain", "")) or {}
@@ -260,7 +270,9 @@ class _Trial:
 
 def _object(value: Any, name: str) -> dict[str, Any]:
     """Return a member of an answer that must be an object. Raises TypeError."""
-    member = value.get(name) if isinstance(value, dict) else None
+    member = None
+    if isinstance(value, dict):
+        member = value.get(name)
     if not isinstance(member, dict):
         raise TypeError(f"the answer's {name} is no object: {member!r:.100}")
     return member
@@ -268,7 +280,9 @@ def _object(value: Any, name: str) -> dict[str, Any]:
 
 def _tell(verdict: Verdict, results: list[TurnResult]) -> None:
     def word(right: bool) -> str:
-        return "yes" if right else "no"
+        if right:
+            return "yes"
+        return "no"
 
     tokens = sum(r.tokens_in for r in results), sum(r.tokens_out for r in results)
     click.echo(f"saves     {verdict.saves.correct} of {verdict.saves.total} facts")

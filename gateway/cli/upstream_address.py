@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gateway.server.middleware import GatewayMiddleware
 
 log = logging.getLogger("mnemogate")
-RETRY_SECONDS, MAX_RETRY_SECONDS = 2.0, 60.0  # until a server answers that is started later
+# Until a server answers that is started later.
+RETRY_SECONDS, MAX_RETRY_SECONDS = 2.0, 60.0
 
 
 def complete_address(settings: Settings) -> str:

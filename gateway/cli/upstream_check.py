@@ -30,7 +30,9 @@ def check_upstream(name: str, settings: Settings) -> Finding:
         status, misplaced = asyncio.run(_ask_for_models(name, settings))
     except GatewayError as e:
         why = e.__cause__ or e
-        step = "start it, or correct base_url" if absent(e) else "check base_url and the network"
+        step = "check base_url and the network"
+        if absent(e):
+            step = "start it, or correct base_url"
         if PROXY_REFUSED.search(str(e)):
             step = PROXY_STEP
         return Finding("upstream", "failed", f"{at} does not answer: {why}: {step}")

@@ -148,7 +148,8 @@ def merge(
       mnemogate users merge me ada
     """
     body = {"into": target, "tenant": tenants["into_tenant"]}
-    path, tenant = user_path(source, "merge"), tenants["from_tenant"]
+    path = user_path(source, "merge")
+    tenant = tenants["from_tenant"]
     options: dict[str, Any] = {"params": {"tenant": tenant} if tenant else {}, "timeout": None}
     with open_api(where, makes=False) as api:
         plan = api.call("POST", path, json={**body, "dry_run": True}, **options)
@@ -240,7 +241,9 @@ def _to(settings: Settings, tenant: str | None) -> str:
     tenants = sorted(reachable(settings) or ())
     if tenant is not None or len(tenants) == 1:
         return tenant or tenants[0]
-    suffix = f": {', '.join(tenants[:10])}" if tenants else ", one for each own key"
+    suffix = ", one for each own key"
+    if tenants:
+        suffix = f": {', '.join(tenants[:10])}"
     raise CommandFailed(
         f"Requests here have more than one tenant{suffix}. Name one with --to-tenant."
     )

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from gateway.upstream.base import Transport
     from gateway.upstream.window_probe import WindowProbe
 
-MAX_LISTED = 5  # models of a server, where the configuration names none
+# Models of a server, where the configuration names none.
+MAX_LISTED = 5
 MAX_SHOWN = 10
-SMALL_TOKENS = 8192  # a conversation with memory and tools soon fills less
+# A conversation with memory and tools soon fills less.
+SMALL_TOKENS = 8192
 
 
 @dataclass(slots=True)
@@ -37,7 +39,8 @@ def check_windows(settings: Settings) -> Iterator[Finding]:
     try:
         report = asyncio.run(_examine(settings))
     except ConfigError:
-        return  # the check of the upstream tells it
+        # The check of the upstream tells it.
+        return
     if report.unknown_windows:
         names = sorted(report.unknown_windows)
         yield Finding(
@@ -66,7 +69,9 @@ def check_windows(settings: Settings) -> Iterator[Finding]:
 
 def _join(parts: Iterator[str] | list[str]) -> str:
     names_shown = list(parts)
-    more_count = f" and {len(names_shown) - MAX_SHOWN} more" if len(names_shown) > MAX_SHOWN else ""
+    more_count = ""
+    if len(names_shown) > MAX_SHOWN:
+        more_count = f" and {len(names_shown) - MAX_SHOWN} more"
     return ", ".join(names_shown[:MAX_SHOWN]) + more_count
 
 
@@ -135,7 +140,8 @@ async def _examine_target(
         try:
             tokens = (await probes[target.provider].ask(target.model, _credential(target))).tokens
         except (GatewayError, TimeoutError):
-            tokens = None  # the check of the upstream tells that it does not answer
+            # The check of the upstream tells that it does not answer.
+            tokens = None
     if tokens is not None:
         report.reported_windows[name] = min(tokens, report.reported_windows.get(name, tokens))
     elif target.window is None:
@@ -144,4 +150,6 @@ async def _examine_target(
 
 def _credential(target: Target) -> bytes | None:
     key = target.settings.api_key
-    return b"Bearer " + key.get_secret_value().encode() if key else None
+    if key:
+        return b"Bearer " + key.get_secret_value().encode()
+    return None

@@ -26,16 +26,20 @@ if TYPE_CHECKING:
     from gateway.config.settings import Settings
 
 log = logging.getLogger("mnemogate")
-BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 0.1, 5.0  # before a dead worker is started again
-RESTARTS, RESTART_SECONDS = 10, 60.0  # as many in so long, and the parent gives up
+# Before a dead worker is started again.
+BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 0.1, 5.0
+# As many in so long, and the parent gives up.
+RESTARTS, RESTART_SECONDS = 10, 60.0
 POLL_SECONDS = 0.1
-KILL_SECONDS = 15.0  # behind the drain
+# Behind the drain.
+KILL_SECONDS = 15.0
 METRICS = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def check_workers(settings: Settings, count: int) -> None:
     """Raise CommandFailed, with the next step, if several workers could not be right here."""
-    storage, why = settings.storage, ""
+    storage = settings.storage
+    why = ""
     if not storage.is_postgres:
         why = (
             "the memory is one SQLite file, which only one worker can serve. Set storage.database "
@@ -99,9 +103,12 @@ class WorkerProcesses:
     def __init__(
         self, command: Sequence[str], count: int, drain_seconds: float, reread: Callable[[], bool]
     ) -> None:
-        self._command, self._drain_seconds, self._reread = command, drain_seconds, reread
+        self._command = command
+        self._drain_seconds = drain_seconds
+        self._reread = reread
         self._children: list[subprocess.Popen[bytes] | None] = [None] * count
-        self._due = [0.0] * count  # when each is to be started
+        # When each is to be started.
+        self._due = [0.0] * count
         self._pause = BACK_OFF_SECONDS
         self._deaths: deque[float] = deque(maxlen=RESTARTS)
         self._signals = 0
@@ -153,13 +160,15 @@ class WorkerProcesses:
 
     def _note_death(self, index: int, pid: int, status: int) -> int:
         """Decide when a worker is started again; return an exit code if it is not."""
-        if status == 2:  # it has said why it cannot start
+        # It has said why it cannot start.
+        if status == 2:
             return 2
         now = time.monotonic()
         is_first_lately = not self._deaths or now - self._deaths[-1] > RESTART_SECONDS
-        self._pause = (
-            BACK_OFF_SECONDS if is_first_lately else min(2 * self._pause, MAX_BACK_OFF_SECONDS)
-        )
+        if is_first_lately:
+            self._pause = BACK_OFF_SECONDS
+        else:
+            self._pause = min(2 * self._pause, MAX_BACK_OFF_SECONDS)
         self._deaths.append(now)
         if len(self._deaths) == RESTARTS and now - self._deaths[0] < RESTART_SECONDS:
             log.error("%d workers died within %g s: giving up", RESTARTS, RESTART_SECONDS)
@@ -183,7 +192,8 @@ class WorkerProcesses:
 
     def _end(self) -> None:
         """Drain the workers; a second signal does not wait."""
-        signals_seen, until = self._signals, time.monotonic() + self._drain_seconds + KILL_SECONDS
+        signals_seen = self._signals
+        until = time.monotonic() + self._drain_seconds + KILL_SECONDS
         self._send(signal.SIGTERM)
         while self._list_running() and time.monotonic() < until:
             if self._signals > max(signals_seen, 1):

@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 from gateway.errors import redact_url
 
 WHOLE = re.compile(r"https?://[^/?#]", re.IGNORECASE)
-SCHEME = re.compile(r"\A(?:\w+://|https?:/*|/+)", re.IGNORECASE)  # or a misspelt one
-VERSIONED = re.compile(r"/v\d[^/]*(/|\Z)")  # /v1, /v4, /v1beta
+# Or a misspelt one.
+SCHEME = re.compile(r"\A(?:\w+://|https?:/*|/+)", re.IGNORECASE)
+# /v1, /v4, /v1beta.
+VERSIONED = re.compile(r"/v\d[^/]*(/|\Z)")
 NEARBY = (".local", ".localhost", ".internal", ".lan", ".home.arpa")
 
 
@@ -32,9 +34,11 @@ def complete_url(url: Any) -> Any:
     if not isinstance(url, str):
         return url
     if WHOLE.match(url):
-        urlsplit(url)  # raises for malformed brackets
+        # Raises for malformed brackets.
+        urlsplit(url)
         return url
-    url = getattr(url, "raw", url)  # as written: the value of a variable may be a key
+    # As written: the value of a variable may be a key.
+    url = getattr(url, "raw", url)
     address = SCHEME.sub("", url)
     try:
         host = urlsplit(f"//{address}").hostname or ""
@@ -55,7 +59,11 @@ def has_version(url: str) -> bool:
 def kind_by_address(url: Any) -> str:
     """Return the kind of provider that is known to be at an address, else the usual one."""
     try:
-        host = urlsplit(url).hostname if isinstance(url, str) else None
+        host = None
+        if isinstance(url, str):
+            host = urlsplit(url).hostname
     except ValueError:
         host = None
-    return "anthropic" if host == "api.anthropic.com" else "openai"
+    if host == "api.anthropic.com":
+        return "anthropic"
+    return "openai"

@@ -20,12 +20,16 @@ from gateway.config.section import Section
 from gateway.config.tool_rules import check_rules, read_stored_rules
 from memory import BaseRule
 
-PREFIX = "agent:"  # of the model's name by which a profile is called
+# Of the model's name by which a profile is called.
+PREFIX = "agent:"
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-ID = re.compile(r"agent[_-][0-9a-f-]+")  # a name of this form could be taken for an id
-TITLE_CHARACTERS, INSTRUCTION_CHARACTERS = 256, 32_000
+# A name of this form could be taken for an id.
+ID = re.compile(r"agent[_-][0-9a-f-]+")
+TITLE_CHARACTERS = 256
+INSTRUCTION_CHARACTERS = 32_000
 MODEL_CHARACTERS = 1024
-MAX_TAGS, MAX_LISTED = 64, 256
+MAX_TAGS = 64
+MAX_LISTED = 256
 METADATA_BYTES = 16 << 10
 FORMATS = ("text", "json_object", "json_schema")
 Lockable = Literal[

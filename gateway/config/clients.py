@@ -120,9 +120,10 @@ def _with_shipped(clients: Any) -> Any:
     out = dict(clients)
     for name, members in SHIPPED.items():
         client_members = clients.get(name, {})
-        out[name] = (
-            {**members, **client_members} if isinstance(client_members, dict) else client_members
-        )
+        if isinstance(client_members, dict):
+            out[name] = {**members, **client_members}
+        else:
+            out[name] = client_members
     return out
 
 

@@ -12,7 +12,8 @@ from gateway.config.section import Section
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MemoryMode = Literal["full", "read", "write", "off"]
-KEY_CHARACTERS = 16  # a shorter key could be guessed from its hash
+# A shorter key could be guessed from its hash.
+KEY_CHARACTERS = 16
 
 
 class LimitSettings(Section):

@@ -47,7 +47,10 @@ def read_settings(
     path: None for the defaults. overrides: dotted member to value; the override `upstream`, or
     `MNEMOGATE_UPSTREAM`, is the base URL used if no provider is configured. Raises ConfigError.
     """
-    data = _read_file(path, env) if path is not None else {}
+    if path is not None:
+        data = _read_file(path, env)
+    else:
+        data = {}
     variables = _from_environment(data, env)
     upstream = env.get("MNEMOGATE_UPSTREAM")
     for member, value in (overrides or {}).items():

@@ -59,7 +59,8 @@ def check_cron(cron: str) -> str:
     """Return five fields of cron, or "". Raises ValueError."""
     if not cron:
         return cron
-    from cronsim import CronSim, CronSimError  # imported only where a clock is set
+    # Imported only where a clock is set.
+    from cronsim import CronSim, CronSimError
 
     try:
         if len(cron.split()) != 5:

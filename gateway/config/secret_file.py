@@ -66,7 +66,8 @@ def _make(path: Path, secret: bytes) -> None:
         try:
             with contextlib.suppress(FileExistsError):
                 os.link(temporary_path, path)
-        except OSError:  # a file system without links
+        except OSError:
+            # A file system without links.
             temporary_path.rename(path)
     finally:
         temporary_path.unlink(missing_ok=True)

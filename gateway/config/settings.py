@@ -68,7 +68,8 @@ __all__ = [
     "parse_settings",
 ]
 
-NEEDED = ("model", "messages", "input", "stream")  # of a request
+# Of a request.
+NEEDED = ("model", "messages", "input", "stream")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -109,7 +110,8 @@ class ServerSettings(Section):
     def _either(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         try:
             return validate(value)
-        except ValidationError:  # one error for each type of the union
+        except ValidationError:
+            # One error for each type of the union.
             raise ValueError("use auto, true or false") from None
 
     @property

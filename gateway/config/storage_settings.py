@@ -10,7 +10,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from gateway.config.section import Section
 
 VECTORS = re.compile(r"chroma:https?://[^/]")
-SQLITE, POSTGRES = "sqlite+aiosqlite:", "postgresql+asyncpg:"
+SQLITE = "sqlite+aiosqlite:"
+POSTGRES = "postgresql+asyncpg:"
 SECRET = re.compile(r"[0-9a-fA-F]{64}")
 
 

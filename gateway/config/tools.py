@@ -26,7 +26,8 @@ ENTRY = re.compile(r"[a-z][a-z0-9_]{0,31}")
 PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 STAND_INS = ("tool_search", "tool_call", "result_open", "skill_open")
-AGENT_TOOLS = "agent_"  # what tools between agents begin with
+# What tools between agents begin with.
+AGENT_TOOLS = "agent_"
 RESERVED = MEMORY_TOOL_NAMES | frozenset(STAND_INS)
 Pattern = Annotated[str, Field(min_length=1, max_length=256)]
 Patterns = tuple[Pattern, ...]
@@ -86,7 +87,9 @@ class HttpToolSettings(ToolSettings):
         if self.effect is not None:
             effect: Effect = self.effect
             return effect
-        return "read" if self.method in READING_METHODS else "write"
+        if self.method in READING_METHODS:
+            return "read"
+        return "write"
 
     @field_validator("url")
     @classmethod
@@ -152,7 +155,8 @@ PLANNED = ("mcp", "http", "python", "run_code", "web_search", "fetch_url", "file
 
 def parse_tool(entry: Any) -> ToolSettings:
     """Return the settings of one entry, by its kind. Raises ValueError, ValidationError."""
-    if isinstance(entry, ToolSettings):  # of a reload
+    # Of a reload.
+    if isinstance(entry, ToolSettings):
         return entry
     if not isinstance(entry, Mapping):
         raise ValueError("this must be a table (in JSON, an object)")  # noqa: TRY004

@@ -61,8 +61,11 @@ def describe_validation_errors(
 
 
 def _describe_error(error: Any, model: Any, valid_names: str) -> str:
-    path, kind, value = error["loc"], error["type"], getattr(error["input"], "raw", error["input"])
-    if kind == "extra_forbidden":  # the value may be a key under a misspelt name
+    path = error["loc"]
+    kind = error["type"]
+    value = getattr(error["input"], "raw", error["input"])
+    # The value may be a key under a misspelt name.
+    if kind == "extra_forbidden":
         return (
             "there is no such "
             f"setting{did_you_mean(str(path[-1]), _members_at(model, path[:-1]), valid_names)}"
@@ -79,11 +82,12 @@ def _describe_error(error: Any, model: Any, valid_names: str) -> str:
 def _members_at(kind: Any, path: Sequence[str | int]) -> list[str]:
     """Return the names of the members allowed at a path within a model."""
     for part in path:
-        kind = (
-            kind.model_fields[part].annotation
-            if hasattr(kind, "model_fields")
-            else get_args(kind)[isinstance(part, str)]
-        )
-        kind = get_args(kind)[0] if NoneType in get_args(kind) else kind
-        kind = getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
+        if hasattr(kind, "model_fields"):
+            kind = kind.model_fields[part].annotation
+        else:
+            kind = get_args(kind)[isinstance(part, str)]
+        if NoneType in get_args(kind):
+            kind = get_args(kind)[0]
+        if hasattr(kind, "__metadata__"):
+            kind = getattr(kind, "__origin__", kind)
     return list(kind.model_fields)

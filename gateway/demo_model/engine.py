@@ -89,7 +89,9 @@ def _extract(text: str) -> str:
 
 def _format(text: str, response_format: Any) -> str:
     """Return the text, as JSON if the request demands JSON."""
-    kind = response_format.get("type") if isinstance(response_format, dict) else None
+    kind = None
+    if isinstance(response_format, dict):
+        kind = response_format.get("type")
     if kind == "json_object":
         return json.dumps({"answer": text}, ensure_ascii=False)
     if kind == "json_schema":
@@ -108,7 +110,10 @@ def _calls(view: RequestView, body: Json) -> list[Wanted]:
     tool_calls = [*_saves(view), *_weather(view), *_file_searches(view), *_searches(view)]
     is_sequential = body.get("parallel_tool_calls") is False
     if view.results:
-        tool_calls = tool_calls[len(view.results) :] if is_sequential else []
+        if is_sequential:
+            tool_calls = tool_calls[len(view.results) :]
+        else:
+            tool_calls = []
     elif choice == "required":
         tool_calls = tool_calls or [_guess_call(next(iter(view.tools)), view)]
     elif isinstance(choice, dict):
@@ -116,7 +121,9 @@ def _calls(view: RequestView, body: Json) -> list[Wanted]:
         tool_calls = [w for w in tool_calls if w[0] == name] or (
             [_guess_call(name, view)] if name in view.tools else []
         )
-    return tool_calls[:1] if is_sequential else tool_calls
+    if is_sequential:
+        return tool_calls[:1]
+    return tool_calls
 
 
 def _guess_call(name: str, view: RequestView) -> Wanted:
@@ -148,7 +155,9 @@ def _save(fact: StatedFact, view: RequestView) -> Wanted | None:
         }
     if "core_memory_append" in tools:
         return "core_memory_append", {"label": "human", "content": fact.line}
-    return insert if insert[0] in tools else None
+    if insert[0] in tools:
+        return insert
+    return None
 
 
 def _contradicts(new_fact: StatedFact, old_fact: StatedFact) -> bool:
@@ -166,27 +175,29 @@ def _weather(view: RequestView) -> list[Wanted]:
         return []
     place_match = re.search(r"\bweather\b.*?\b(?:in|for|at) ([\w' -]+)", view.user, re.IGNORECASE)
     home = [f.subject for line in view.lines for f in parse_fact_line(line) if f.kind == "home"]
-    place = (
-        re.sub(r"\b(?:today|tomorrow|now|right now)$", "", place_match[1]).strip()
-        if place_match
-        else (home or ["here"])[-1]
-    )
+    if place_match:
+        place = re.sub(r"\b(?:today|tomorrow|now|right now)$", "", place_match[1]).strip()
+    else:
+        place = (home or ["here"])[-1]
     arguments = example_value({"type": "object", **view.tools[WEATHER]}, place)
     return [(WEATHER, arguments if isinstance(arguments, dict) else {})]
 
 
 def _file_searches(view: RequestView) -> list[Wanted]:
     topic = find_topic(view.user)
-    return [(FILE_SEARCH, {"query": topic})] if topic and FILE_SEARCH in view.tools else []
+    if topic and FILE_SEARCH in view.tools:
+        return [(FILE_SEARCH, {"query": topic})]
+    return []
 
 
 def _searches(view: RequestView) -> list[Wanted]:
     tool = next((t for t in SEARCHES if t in view.tools), None)
-    open_questions = (
-        [q for q in _questions_to_answer(view) if not _answer_from_sources(q, _at_hand(view))]
-        if tool
-        else []
-    )
+    if tool:
+        open_questions = [
+            q for q in _questions_to_answer(view) if not _answer_from_sources(q, _at_hand(view))
+        ]
+    else:
+        open_questions = []
     if (
         tool
         and "conversation_search" in view.tools
@@ -236,7 +247,8 @@ def _acknowledge(view: RequestView) -> list[str]:
         f.spoken if f.kind != "asked" else f.subject for f in saved_facts if f.kind != "name"
     ]:
         out.append(f"Noted: {'; '.join(noted_texts)}.")
-    out += ["I will remember that."] if saved_facts else []
+    if saved_facts:
+        out += ["I will remember that."]
     out += [
         f"I could not save that: {r.text.removeprefix('Error:').strip()}" for r in failed_results
     ]
@@ -262,7 +274,9 @@ def _report_results(view: RequestView) -> list[str]:
 
 def _report_files(view: RequestView) -> list[str]:
     texts = [HEAD_LINE.sub("", r.text) for r in view.results if r.name == FILE_SEARCH]
-    return [answer_from_files(find_topic(view.user), texts)] if texts else []
+    if texts:
+        return [answer_from_files(find_topic(view.user), texts)]
+    return []
 
 
 def _questions_to_answer(view: RequestView) -> list[Question]:
@@ -326,16 +340,18 @@ def _from(question: Question, source_facts: Sequence[StatedFact]) -> str:
     same_kind_facts = [f for f in source_facts if f.kind == question.kind]
     if same_kind_facts:
         return _sentence("", same_kind_facts[-1:] if question.kind in SINGLE else same_kind_facts)
-    return "" if question.kind == "name" else _sentence("", _closest(question.words, source_facts))
+    if question.kind == "name":
+        return ""
+    return _sentence("", _closest(question.words, source_facts))
 
 
 def _closest(words: Sequence[str], source_facts: Sequence[StatedFact]) -> list[StatedFact]:
     """Return the fact that shares most words, at least half; the newest of equals."""
     scored = [(sum(w in _words(f) for w in words), i) for i, f in enumerate(source_facts)]
     best_score = max(scored, default=(0, 0))
-    return (
-        [source_facts[best_score[1]]] if best_score[0] and best_score[0] * 2 >= len(words) else []
-    )
+    if best_score[0] and best_score[0] * 2 >= len(words):
+        return [source_facts[best_score[1]]]
+    return []
 
 
 def _words(fact: StatedFact) -> set[str]:

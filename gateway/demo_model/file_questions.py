@@ -21,7 +21,9 @@ _NOTHING = "Your files say nothing about that."
 def find_topic(text: str) -> str:
     """Return what a question about the user's files is about; empty where there is none."""
     question = _QUESTION.search(text)
-    return "" if question is None else question["topic"].strip()
+    if question is None:
+        return ""
+    return question["topic"].strip()
 
 
 def answer_from_files(topic: str, results: Sequence[str]) -> str:

@@ -93,7 +93,8 @@ def _memory(system: str, user_texts: Sequence[str], tag: str) -> list[str]:
     }
     for text in user_texts:
         for note in _spans(text, "memory_updates", tag):
-            with contextlib.suppress(KeyError):  # a note about a block this request does not show
+            # A note about a block this request does not show.
+            with contextlib.suppress(KeyError):
                 blocks = apply_note(blocks, note)
     blocks.pop("persona", None)
     more_texts = [
@@ -129,7 +130,9 @@ def _arguments(text: str) -> Json:
         value = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def hits(text: str) -> list[str]:
@@ -139,7 +142,10 @@ def hits(text: str) -> list[str]:
     """
     out: list[str] = []
     for line in text.split("\n"):
-        item = _arguments(line) if line.startswith("{") else {}
+        if line.startswith("{"):
+            item = _arguments(line)
+        else:
+            item = {}
         if item and item.get("role", "user") == "user" and isinstance(item.get("content"), str):
             out.append(unescape(item["content"]))
         elif (

@@ -19,7 +19,8 @@ from gateway.demo_model.engine import MODEL
 from gateway.errors import BadRequest
 
 Json = dict[str, Any]
-CREATED = 1767225600  # of the model: 2026-01-01
+# Of the model: 2026-01-01.
+CREATED = 1767225600
 DIMENSIONS = 256
 CHUNK_CHARACTERS = 12
 DONE = b"data: [DONE]\n\n"
@@ -78,7 +79,9 @@ def _choice(index: int, delta: Json, finish: str | None) -> Json:
 
 
 def _finish(message: Json) -> str:
-    return "tool_calls" if message.get("tool_calls") else "stop"
+    if message.get("tool_calls"):
+        return "tool_calls"
+    return "stop"
 
 
 def _deltas(message: Json) -> Iterator[Json]:
@@ -157,11 +160,10 @@ def embeddings(body: Json) -> Json:
 
 def _inputs(embedding_input: Any) -> list[str]:
     """Return the texts to embed; token ids count as words."""
-    inputs = (
-        embedding_input
-        if isinstance(embedding_input, list) and not _is_tokens(embedding_input)
-        else [embedding_input]
-    )
+    if isinstance(embedding_input, list) and not _is_tokens(embedding_input):
+        inputs = embedding_input
+    else:
+        inputs = [embedding_input]
     texts = [
         " ".join(map(str, text_or_tokens)) if _is_tokens(text_or_tokens) else text_or_tokens
         for text_or_tokens in inputs

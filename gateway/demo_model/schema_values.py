@@ -14,16 +14,20 @@ def example_value(schema: Any, text: str, depth: int = 0) -> Any:
 
     Strings are `text`, required members exist, and below 8 levels everything is empty.
     """
-    schema = schema if isinstance(schema, dict) else {}
+    if not isinstance(schema, dict):
+        schema = {}
     if "const" in schema:
         return schema["const"]
     if isinstance(schema.get("enum"), list) and schema["enum"]:
         return schema["enum"][0]
     kind = schema.get("type", "object" if "properties" in schema else "string")
-    kind = kind[0] if isinstance(kind, list) and kind else kind
+    if isinstance(kind, list) and kind:
+        kind = kind[0]
     if kind == "object":
         return _members(schema, text, depth)
-    return text if kind == "string" else _EMPTY.get(str(kind))
+    if kind == "string":
+        return text
+    return _EMPTY.get(str(kind))
 
 
 def _members(schema: Json, text: str, depth: int) -> Json:
@@ -31,5 +35,8 @@ def _members(schema: Json, text: str, depth: int) -> Json:
     if not isinstance(properties, dict) or depth >= DEPTH:
         return {}
     required = schema.get("required")
-    names = required if isinstance(required, list) else list(properties)
+    if isinstance(required, list):
+        names = required
+    else:
+        names = list(properties)
     return {str(name): example_value(properties.get(str(name)), text, depth + 1) for name in names}

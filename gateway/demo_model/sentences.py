@@ -198,15 +198,16 @@ def facts(text: str) -> list[StatedFact]:
 
 def _of_sentence(sentence: str) -> list[StatedFact]:
     request = _REMEMBER.search(sentence)
-    statement = sentence[: request.start()] if request else sentence
+    if request:
+        statement = sentence[: request.start()]
+    else:
+        statement = sentence
     stated_facts = [
         fact for clause in _CLAUSE.split(statement) if (fact := _of_clause(clause.strip()))
     ]
-    return (
-        [*stated_facts, StatedFact("asked", _tidy(request["what"]))]
-        if request and _tidy(request["what"])
-        else stated_facts
-    )
+    if request and _tidy(request["what"]):
+        return [*stated_facts, StatedFact("asked", _tidy(request["what"]))]
+    return stated_facts
 
 
 def _of_clause(clause: str) -> StatedFact | None:
@@ -233,7 +234,9 @@ def parse_fact_line(line: str) -> list[StatedFact]:
     for kind, pattern in _READ:
         if match := pattern.match(line.strip()):
             fact = StatedFact(kind, _tidy(match[1]))
-            return [fact, *facts(fact.subject)] if kind == "asked" else [fact]
+            if kind == "asked":
+                return [fact, *facts(fact.subject)]
+            return [fact]
     if is_question(line.strip()):
         return []
     return facts(line) or [StatedFact("other", line.strip())]
@@ -258,7 +261,9 @@ def _question(sentence: str) -> Question | None:
         return None
     if _ABOUT_USER.search(re.sub(r"^tell me\b", "", sentence, flags=re.IGNORECASE)):
         return Question("topic", words)
-    return Question("topic", words, personal=False) if _LOOK_UP.match(sentence) else None
+    if _LOOK_UP.match(sentence):
+        return Question("topic", words, personal=False)
+    return None
 
 
 def keywords(text: str) -> tuple[str, ...]:
@@ -270,4 +275,6 @@ def keywords(text: str) -> tuple[str, ...]:
 def bare(word: str) -> str:
     """Return a word without endings that differ between question and answer."""
     word = word.removesuffix("'s").strip("'")
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+    if len(word) > 3 and word.endswith("s") and not word.endswith("ss"):
+        return word[:-1]
+    return word

@@ -80,7 +80,7 @@ def _answer(method: str, path: str, data: bytes) -> dict[str, Any] | Iterable[by
         city = path.removeprefix(WEATHER_PATH)[:100]
         return {"weather": f"14 degrees and light rain in {city} (invented for the demo)"}
     model_name = path.removeprefix("/v1/models/")
-    allowed_method = "GET" if model_name != path else ALLOWED.get(path)
+    allowed_method = ALLOWED.get(path) if model_name == path else "GET"
     if allowed_method is None:
         raise ResourceNotFound(
             f"There is no {path!r} here. This stand-in serves: {', '.join(ALLOWED)}."
@@ -98,7 +98,9 @@ def _answer(method: str, path: str, data: bytes) -> dict[str, Any] | Iterable[by
     body = parse_body(data)
     if path in FORMATS:
         return _answer_in_format(FORMATS[path], body)
-    return _chat(body) if path == "/v1/chat/completions" else embeddings(body)
+    if path == "/v1/chat/completions":
+        return _chat(body)
+    return embeddings(body)
 
 
 def _answer_in_format(name: str, body: dict[str, Any]) -> dict[str, Any] | Iterable[bytes]:
@@ -128,7 +130,8 @@ def _translate(parts: Iterable[bytes], stream: BridgedStream) -> Iterator[bytes]
 
 def _chat(body: dict[str, Any]) -> dict[str, Any] | Iterable[bytes]:
     check_chat(body)
-    ident, created_at = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
+    ident = f"chatcmpl-{secrets.token_hex(12)}"
+    created_at = int(time.time())
     try:
         message = reply(body, salt=ident)
     except RecursionError as e:

@@ -138,8 +138,12 @@ def _check_tools(body: Json) -> None:
 
 def _name(tool: Json) -> str:
     function = tool.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else ""
+    name = None
+    if isinstance(function, dict):
+        name = function.get("name")
+    if isinstance(name, str):
+        return name
+    return ""
 
 
 def _check_options(body: Json) -> None:

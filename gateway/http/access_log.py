@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from gateway.errors import GatewayError
 
 log = logging.getLogger("mnemogate.access")
-LEFT = 499  # the usual status in logs for a client that disconnected
+# The usual status in logs for a client that disconnected.
+LEFT = 499
 BAD_REQUEST = 400
-QUIET = (b"/health", b"/ready")  # polled by monitoring
-MAX_PATH_CHARACTERS = 300  # of a path or a name
+# Polled by monitoring.
+QUIET = (b"/health", b"/ready")
+# Of a path or a name.
+MAX_PATH_CHARACTERS = 300
 
 
 class UsageSummary(Protocol):
@@ -72,19 +75,26 @@ class AccessLogLine(msgspec.Struct):
 
     def take_usage(self, record: UsageSummary, memory: str) -> None:
         """Take over the usage record at the end of a request."""
-        self.record, self.memory, self.status = record, memory, record.status
-        self.key, self.user, self.code = record.key, record.user, record.code
+        self.record = record
+        self.memory = memory
+        self.status = record.status
+        self.key = record.key
+        self.user = record.user
+        self.code = record.code
 
     def write_error(self, error: GatewayError) -> bytes:
         """Return an error as the clients of its path read it."""
-        return self.error_body(error, self.id) if self.error_body is not None else error.body()
+        if self.error_body is not None:
+            return self.error_body(error, self.id)
+        return error.body()
 
     def note_error(self, error: GatewayError) -> None:
         """Note why the request was answered with an error.
 
         Of a malformed request only the parameter is noted, since the message may quote a prompt.
         """
-        self.status, self.code = error.status, self.code or error.code or error.type
+        self.status = error.status
+        self.code = self.code or error.code or error.type
         self.reason = error.param if type(error).status == BAD_REQUEST else error.message
 
     def members(self) -> dict[str, Any]:
@@ -110,18 +120,18 @@ class AccessLogLine(msgspec.Struct):
 
     def __str__(self) -> str:
         record = self.record
-        upstream_part = (
-            f" upstream={quote_word(record.target)} attempts={record.attempts} "
-            f"rounds={record.rounds} tokens={record.input}+{record.output}"
-            if record
-            else ""
-        )
-        code = f" code={quote_word(self.code)}" if self.code else ""
-        reason = (
-            f" reason={json.dumps(self.reason[:MAX_PATH_CHARACTERS], ensure_ascii=False)}"
-            if self.reason
-            else ""
-        )
+        upstream_part = ""
+        if record:
+            upstream_part = (
+                f" upstream={quote_word(record.target)} attempts={record.attempts} "
+                f"rounds={record.rounds} tokens={record.input}+{record.output}"
+            )
+        code = ""
+        if self.code:
+            code = f" code={quote_word(self.code)}"
+        reason = ""
+        if self.reason:
+            reason = f" reason={json.dumps(self.reason[:MAX_PATH_CHARACTERS], ensure_ascii=False)}"
         return (
             f"{quote_word(self.method)} {printable_path(self.path)} {self.status} "
             f"key={quote_word(self.key)} user={encode_user_header(self.user).decode()} "
@@ -152,9 +162,10 @@ def write_line(line: AccessLogLine, error: BaseException | None) -> None:
     error: the exception that ended the request, if any.
     """
     if not line.status:
-        line.status = (
-            500 if error is not None and not isinstance(error, asyncio.CancelledError) else LEFT
-        )
+        if error is not None and not isinstance(error, asyncio.CancelledError):
+            line.status = 500
+        else:
+            line.status = LEFT
     level = (
         logging.DEBUG
         if line.path in QUIET
@@ -181,7 +192,9 @@ def write_unread_line(error: GatewayError, url: bytes) -> None:
 def printable_path(path: bytes) -> str:
     """Return a path as it was sent, in printable characters, without its query."""
     text = path[:MAX_PATH_CHARACTERS].split(b"?", 1)[0].decode("latin-1")
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
+    if text.isprintable():
+        return text
+    return text.encode("unicode_escape").decode()
 
 
 def quote_word(text: str) -> str:

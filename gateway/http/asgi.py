@@ -17,7 +17,8 @@ log = logging.getLogger("mnemogate")
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
-CONNECTION = "mnemogate.connection"  # where a request's scope names its `ClientConnection`
+# Where a request's scope names its `ClientConnection`.
+CONNECTION = "mnemogate.connection"
 UNEXPECTED = "Something went wrong inside the gateway. Try again; its log has the details."
 
 
@@ -46,7 +47,9 @@ class EarlyErrorResponse:
     """
 
     def __init__(self, error: GatewayError, base: Headers = (), linger: float = 2.0) -> None:
-        self._error, self._base, self._linger = error, base, linger
+        self._error = error
+        self._base = base
+        self._linger = linger
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         line = current_line()
@@ -109,13 +112,15 @@ async def cancel_on_disconnect(
     leave = _DisconnectCanceller(task)
     watch: asyncio.Future[None] | None = None
     if connection is None or not connection.watch(leave):
-        connection, watch = None, asyncio.ensure_future(_wait_for_disconnect(receive))
+        connection = None
+        watch = asyncio.ensure_future(_wait_for_disconnect(receive))
         watch.add_done_callback(leave)
     try:
         await work
     except (asyncio.CancelledError, ClientLeft):
         if not leave.cancellations and task.cancelling():
-            raise  # cancelled by somebody else
+            # Cancelled by somebody else.
+            raise
     finally:
         leave.over = True
         if connection is not None:
@@ -137,7 +142,9 @@ class _DisconnectCanceller:
     __slots__ = ("cancellations", "over", "task")
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.task, self.cancellations, self.over = task, 0, False
+        self.task = task
+        self.cancellations = 0
+        self.over = False
 
     def __call__(self, watch: asyncio.Future[None] | None = None) -> None:
         if not (self.over or (watch is not None and watch.cancelled())):

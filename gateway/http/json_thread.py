@@ -15,7 +15,9 @@ Result = TypeVar("Result")
 
 async def run_by_weight(text: bytes, work: Callable[..., Result], *args: Any) -> Result:
     """Call `work` at once if the text is light, else in a thread."""
-    return work(*args) if is_light(text) else await run_heavy(work, *args)
+    if is_light(text):
+        return work(*args)
+    return await run_heavy(work, *args)
 
 
 async def look_for(content: bytes | Sequence[bytes | memoryview] | None, *needles: bytes) -> bool:

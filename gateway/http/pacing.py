@@ -10,12 +10,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from time import perf_counter
 
-SLICE_BYTES = 1 << 13  # the densest events, blank lines, take some 5 ms to read
-BUSY_SECONDS = 0.004  # of work, after which the event loop is released
+# The densest events, blank lines, take some 5 ms to read.
+SLICE_BYTES = 1 << 13
+# Of work, after which the event loop is released.
+BUSY_SECONDS = 0.004
 # A request takes some twenty turns of the loop. After this pause it has had several, where it would
 # have had one if the loop were released for a single turn.
 LOOP_PAUSE_SECONDS = 0.002
-REAL_WAIT_SECONDS = 0.001  # a wait at least that long released the event loop anyway
+# A wait at least that long released the event loop anyway.
+REAL_WAIT_SECONDS = 0.001
 
 
 class PacedStream:
@@ -25,8 +28,10 @@ class PacedStream:
 
     def __init__(self, body: AsyncIterator[bytes]) -> None:
         self._body = body
-        self._slice_source, self._at = b"", 0
-        self._worked, self._resumed_at = 0.0, perf_counter()
+        self._slice_source = b""
+        self._at = 0
+        self._worked = 0.0
+        self._resumed_at = perf_counter()
 
     def __aiter__(self) -> PacedStream:
         return self
@@ -44,7 +49,8 @@ class PacedStream:
                 self._worked = 0.0
             if len(data) <= SLICE_BYTES:
                 return data
-            self._slice_source, self._at = data, 0
+            self._slice_source = data
+            self._at = 0
         data_slice = self._slice_source[self._at : self._at + SLICE_BYTES]
         self._at += SLICE_BYTES
         self._resumed_at = perf_counter()

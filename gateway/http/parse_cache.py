@@ -38,7 +38,8 @@ from memory import (
 
 STANDIN = f"mnemogate-{secrets.token_hex(16)}"
 _STANDIN = msgspec.json.encode(STANDIN)
-MIN_PREFIX_BYTES = 256  # less is parsed faster than it is looked up
+# Less is parsed faster than it is looked up.
+MIN_PREFIX_BYTES = 256
 # Where the lookup window of a text may end: four offsets an octave, so that the last of them is
 # near the end of the text, where texts with the same beginning differ.
 PLACES = [
@@ -46,23 +47,28 @@ PLACES = [
     for octave in range(32)
     for quarter in range(4)
 ]
-LOOKUP_WINDOW_BYTES = 1024  # hashed to look up a body
-TAIL = 48  # bytes compared before a candidate is hashed
-PARTS = 8  # most parts of a hash; only the new part of a body is hashed
-MAX_SAME_PLACE = 64  # candidates with the same window
+# Hashed to look up a body.
+LOOKUP_WINDOW_BYTES = 1024
+# Bytes compared before a candidate is hashed.
+TAIL = 48
+# Most parts of a hash; only the new part of a body is hashed.
+PARTS = 8
+# Candidates with the same window.
+MAX_SAME_PLACE = 64
 # Size of the cache: some 2,400 conversations, each with its offsets.
-BYTES, EACH = (
-    4 << 20,
-    1750,
-)
+BYTES = 4 << 20
+EACH = 1750
 # in the new part of a body; with more, the body is parsed as a whole, since to locate its messages
 # would take long
 BRACKETS = 100_000
 NOWHERE: list[tuple[int, int]] = []
-MAX_PREFIX_BYTES = 16 << 20  # longer prefixes are not cached: to recognise one, all of it is hashed
+# Longer prefixes are not cached: to recognise one, all of it is hashed.
+MAX_PREFIX_BYTES = 16 << 20
 SPACE = b" \t\r\n"
-SPACE_STEP_BYTES = 1 << 16  # of white space skipped at once
-SPLIT_BYTES = 1 << 20  # of a text whose messages are split in one step
+# Of white space skipped at once.
+SPACE_STEP_BYTES = 1 << 16
+# Of a text whose messages are split in one step.
+SPLIT_BYTES = 1 << 20
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _between = re.compile(rb"[, \t\r\n]*")
 
@@ -119,7 +125,8 @@ class RequestParseCache:
         short_body = _short_body(body, prefix)
         if len(short_body) <= SURE_BYTES or is_light(short_body):
             parsed = _parse_new_part(body, short_body, prefix)
-            prefix, short_body = None, body  # parse it as unknown
+            # Parse it as unknown.
+            prefix, short_body = None, body
         if parsed is None:
             parsed = await run_heavy(_parse_in_thread, body, short_body, prefix)
         messages: Messages = parsed[0]["messages"]
@@ -135,13 +142,13 @@ class RequestParseCache:
         messages: Messages = data["messages"]
         if messages.new and span is not None and span[1] <= MAX_PREFIX_BYTES:
             if prefix is not None:
-                self._forget(name, prefix)  # replaced by its continuation
+                # Replaced by its continuation.
+                self._forget(name, prefix)
             at = span[1]
-            cuts, base = (
-                (prefix.cuts, prefix.hash)
-                if prefix is not None and len(prefix.cuts) < PARTS
-                else ((), 0)
-            )
+            if prefix is not None and len(prefix.cuts) < PARTS:
+                cuts, base = (prefix.cuts, prefix.hash)
+            else:
+                cuts, base = ((), 0)
             self._keep(
                 owner,
                 body,
@@ -191,9 +198,9 @@ _Read = tuple[Json, tuple[int, int] | None, _CachedPrefix | None]
 
 def _short_body(body: bytes, prefix: _CachedPrefix | None) -> bytes:
     """Return the body with a stand-in for its known messages."""
-    return (
-        body if prefix is None else b"".join((body[: prefix.start], _STANDIN, body[prefix.end :]))
-    )
+    if prefix is None:
+        return body
+    return b"".join((body[: prefix.start], _STANDIN, body[prefix.end :]))
 
 
 def _parse_whole(body: bytes, *, heavy: bool = False) -> _Read:
@@ -215,10 +222,8 @@ def _parse_new_part(
     if cached_prefix is None:
         data = parse(body, decoder)
     else:
-        prefix, shift = (
-            cached_prefix.prefix,
-            cached_prefix.end - cached_prefix.start - len(_STANDIN),
-        )
+        prefix = cached_prefix.prefix
+        shift = cached_prefix.end - cached_prefix.start - len(_STANDIN)
         if (resumed := _parse_short(short_body, decoder)) is None:
             return None
         data = resumed
@@ -238,7 +243,9 @@ def _parse_new_part(
     if heavy:
         end_step()
     start, end = (cached_prefix.start, cached_prefix.end) if cached_prefix is not None else (0, 0)
-    source = SourceText(body, span[0], new_spans, span[1]) if span else None
+    source = None
+    if span:
+        source = SourceText(body, span[0], new_spans, span[1])
     data["messages"] = Messages(
         prefix, data["messages"], partial(TextRange, body, start, end), source
     )
@@ -280,8 +287,8 @@ def _parse_in_thread(body: bytes, short_body: bytes, prefix: _CachedPrefix | Non
     messages: Messages = parsed[0]["messages"]
     messages.heavy = True
     end_step()
-    if (source := messages.source) is not None and not source.new:
-        source.new = array_elements(body, source.start, source.end)
+    if (source := messages.source) is not None and not source.new_spans:
+        source.new_spans = array_elements(body, source.start, source.end)
     return parsed
 
 
@@ -292,7 +299,8 @@ def hash_parts(body: bytes, cuts: Sequence[int], at: int = 0, base: int = 0) -> 
     """
     view = memoryview(body)
     for part_end in cuts:
-        base, at = hash((base, hash(view[at:part_end]))), part_end
+        base = hash((base, hash(view[at:part_end])))
+        at = part_end
     return base
 
 
@@ -305,7 +313,9 @@ def _parse_short(short_body: bytes, decoder: Callable[[bytes], Any]) -> Json | N
         data = decoder(short_body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    messages = data.get("messages") if isinstance(data, dict) else None
+    messages = None
+    if isinstance(data, dict):
+        messages = data.get("messages")
     if not isinstance(messages, list) or not messages or messages[0] != STANDIN:
         return None
     del messages[0]
@@ -321,7 +331,9 @@ def _messages_span(text: bytes) -> tuple[int, int] | None:
         return _span_in_one_step(text)
     cut_text, spans = cut_long_strings(text)
     span = _span_in_one_step(cut_text)
-    return None if span is None else (place_in_text(span[0], spans), place_in_text(span[1], spans))
+    if span is None:
+        return None
+    return (place_in_text(span[0], spans), place_in_text(span[1], spans))
 
 
 def _span_in_one_step(text: bytes) -> tuple[int, int] | None:
@@ -329,7 +341,8 @@ def _span_in_one_step(text: bytes) -> tuple[int, int] | None:
         message_list = memoryview(_split(text)["messages"])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    opening, at = bytes(message_list[:TAIL]), -1
+    opening = bytes(message_list[:TAIL])
+    at = -1
     while (at := text.find(opening, at + 1)) >= 0:
         if text.startswith(message_list, at):
             end = at + len(message_list) - 1

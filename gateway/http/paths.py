@@ -23,11 +23,14 @@ UpstreamPath = NewType("UpstreamPath", str)
 # What may stand in a segment as it is (RFC 3986, 3.3), and what of a query is not encoded again.
 SEGMENT_SAFE = "-._~!$&'+*(),;=:@"
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
-DECODINGS = 4  # rounds of percent-decoding; what is encoded more often is no path of anybody's
+# Rounds of percent-decoding; what is encoded more often is no path of anybody's.
+DECODINGS = 4
 BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
-ENDS_OF_NAME = re.compile(r"[;?#\x00]")  # parameters, or what a server takes for its end
+# Parameters, or what a server takes for its end.
+ENDS_OF_NAME = re.compile(r"[;?#\x00]")
 SEPARATORS = re.compile(r"[/\\]")
-WIDE = re.compile(r"%u([0-9A-Fa-f]{4})")  # an encoding that some servers of old know
+# An encoding that some servers of old know.
+WIDE = re.compile(r"%u([0-9A-Fa-f]{4})")
 PLAIN = re.compile(r"/[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*")
 
 # The paths below `/v1` that this gateway serves itself; "*" is a name.
@@ -49,7 +52,8 @@ SERVED = (
     ("models", "*"),
 )
 FAMILIES = frozenset(pattern[0] for pattern in SERVED)
-MODELS = "models"  # whose names may have slashes
+# Whose names may have slashes.
+MODELS = "models"
 
 
 def segment(text: str) -> str:
@@ -71,7 +75,9 @@ def upstream_path(*segments: str, query: str = "") -> UpstreamPath:
 
 def with_query(path: UpstreamPath, query: str) -> UpstreamPath:
     """Return a path with a query as the client sent it, "" for none."""
-    return UpstreamPath(f"{path}?{quote(query, safe=PRINTABLE)}") if query else path
+    if query:
+        return UpstreamPath(f"{path}?{quote(query, safe=PRINTABLE)}")
+    return path
 
 
 def split_query(path: UpstreamPath) -> tuple[UpstreamPath, str]:
@@ -109,7 +115,10 @@ def canonical_path(path: str) -> str:
     if not skip:
         return path
     tail = [part for part in parts[skip:] if part != "."]
-    names = tail if PLAIN.fullmatch(path) else folded_segments("/".join(tail))
+    if PLAIN.fullmatch(path):
+        names = tail
+    else:
+        names = folded_segments("/".join(tail))
     if _is_other_spelling(names) if names == tail else _leads_to_ours(names, tail):
         raise _missing(path)
     return "/" + "/".join([*parts[:skip], *tail])
@@ -124,7 +133,9 @@ def tail_of(path: str) -> str:
 def user_in(path: str) -> str | None:
     """Return the user that a canonical path names, None for none."""
     parts = path.split("/")[1:]
-    return segment(parts[1]) if _prefix_length(parts) > 1 else None
+    if _prefix_length(parts) > 1:
+        return segment(parts[1])
+    return None
 
 
 def folded_segments(path: str) -> list[str]:
@@ -158,7 +169,9 @@ def _prefix_length(parts: Sequence[str]) -> int:
     """Return how many segments lead to the API, 0 for another path."""
     if parts[:1] == ["v1"]:
         return 1
-    return 3 if parts[:1] == ["u"] and parts[2:3] == ["v1"] else 0
+    if parts[:1] == ["u"] and parts[2:3] == ["v1"]:
+        return 3
+    return 0
 
 
 def _leads_to_ours(names: Sequence[str], tail: Sequence[str]) -> bool:

@@ -13,7 +13,8 @@ from gateway.http.pacing import LOOP_PAUSE_SECONDS
 from gateway.http.zstd_body import ZstdDecompressor
 from gateway.wire.compression import CHUNK_BYTES, Decompressor
 
-MEMBERS = 16  # of a compressed body; limited, since members may be empty
+# Of a compressed body; limited, since members may be empty.
+MEMBERS = 16
 PLAIN = (b"", b"identity")
 DECOMPRESSORS = {b"gzip": Decompressor, b"deflate": Decompressor, b"zstd": ZstdDecompressor}
 
@@ -37,12 +38,14 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
         message = await receive()
         if message["type"] == "http.disconnect":
             raise LeftEarly("The client left before its body was read.")
-        if unpack is None and not came and not message.get("more_body"):  # as most bodies come
+        # As most bodies come.
+        if unpack is None and not came and not message.get("more_body"):
             only: bytes = message.get("body", b"")
             if len(only) > limit:
                 raise _too_large(limit)
             return only
-        has_more, part = bool(message.get("more_body")), message.get("body", b"")
+        has_more = bool(message.get("more_body"))
+        part = message.get("body", b"")
         came += len(part)
         for chunk in _pieces(unpack, part):
             size += len(chunk)
@@ -50,7 +53,8 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
                 raise _too_large(limit)
             body.write(chunk)
             if unpack is not None and len(chunk) == CHUNK_BYTES:
-                await asyncio.sleep(LOOP_PAUSE_SECONDS)  # let other requests run
+                # Let other requests run.
+                await asyncio.sleep(LOOP_PAUSE_SECONDS)
     # A truncated request must not be processed.
     if unpack is not None and not unpack.is_between_members:
         raise BadRequest("The compressed request body is truncated. Send all of it.")
@@ -73,7 +77,8 @@ async def stream_body(receive: Any, headers: Mapping[bytes, bytes]) -> AsyncIter
         for chunk in _pieces(unpack, message.get("body", b"")):
             yield chunk
             if unpack is not None:
-                await asyncio.sleep(0)  # let other requests run
+                # Let other requests run.
+                await asyncio.sleep(0)
     if unpack is not None and not unpack.is_between_members:
         raise BadRequest("The compressed request body is truncated. Send all of it.")
 
@@ -81,7 +86,9 @@ async def stream_body(receive: Any, headers: Mapping[bytes, bytes]) -> AsyncIter
 def declared_length(headers: Mapping[bytes, bytes]) -> int:
     """Return how many bytes a body is said to have, 0 where that is not said."""
     declared = headers.get(b"content-length", b"")
-    return int(declared[:19]) if declared.isdigit() else 0
+    if declared.isdigit():
+        return int(declared[:19])
+    return 0
 
 
 def is_plain(headers: Mapping[bytes, bytes]) -> bool:

@@ -20,7 +20,8 @@ from gateway.wire.json_weight import MOST_MEMBERS, is_readable
 from gateway.wire.model_field import SKIMMED_BYTES
 from memory import text_of
 
-VALUES = 500_000  # JSON values in the new part of a body
+# JSON values in the new part of a body.
+VALUES = 500_000
 MESSAGES = 5_000
 TEXT_BYTES = 8 << 20
 TEXTS = ("text", "input_text", "output_text", "refusal")
@@ -53,7 +54,10 @@ _skimmed = msgspec.json.Decoder(_RoutingMembers).decode
 
 def read_routing_members(body: bytes) -> Json:
     """Parse only what routing and accounting need of a chat request. Raises BadRequest."""
-    members = _find_in_steps(body) if len(body) > SKIMMED_BYTES else parse(body, _decode_members)
+    if len(body) > SKIMMED_BYTES:
+        members = _find_in_steps(body)
+    else:
+        members = parse(body, _decode_members)
     check_model(members)
     return members
 
@@ -137,7 +141,9 @@ def _size(value: Any) -> int:
 
 
 def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _arguments(messages: Sequence[Json]) -> list[str]:

@@ -39,7 +39,8 @@ from gateway.wire.headers import NAME, Pairs
 from gateway.wire.sse import COMMENT, frame
 
 ABOUT_BODY = frozenset({b"content-type", b"content-length", b"content-encoding"})
-STEP_BYTES = 1 << 20  # of a long part, written in one turn of the loop
+# Of a long part, written in one turn of the loop.
+STEP_BYTES = 1 << 20
 
 log = logging.getLogger("mnemogate")
 
@@ -64,7 +65,8 @@ class ResponseHead(msgspec.Struct):
 class ResponseProducer(Protocol):
     """One request's work."""
 
-    stream: bool  # the client asked for events, so the status may leave before anything is known
+    # The client asked for events, so the status may leave before anything is known.
+    stream: bool
 
     @property
     def memory(self) -> str:
@@ -128,7 +130,9 @@ class CompletionProducer(ABC):
         """Return the body for who wants no stream, once the chunks are through."""
 
     def body(self) -> AsyncGenerator[bytes, None]:
-        return self.chunks() if self.stream else self._whole_body()
+        if self.stream:
+            return self.chunks()
+        return self._whole_body()
 
     async def _whole_body(self) -> AsyncGenerator[bytes, None]:
         async with contextlib.aclosing(self.chunks()) as chunks:
@@ -219,8 +223,11 @@ class GatewayResponse:
         live: set[GatewayResponse],
         timing: ResponseTiming,
     ) -> None:
-        self._prepare, self._callbacks, self._live = prepare, callbacks, live
-        self._base, self._timing = list(base), timing
+        self._prepare = prepare
+        self._callbacks = callbacks
+        self._live = live
+        self._base = list(base)
+        self._timing = timing
         self._is_cut = False
         self._task: asyncio.Task[Any] | None = None
         self._writer: ResponseWriter | None = None
@@ -330,7 +337,9 @@ class ResponseWriter:
         on_first_byte: Callable[..., None],
     ) -> None:
         self.producer, self._own_headers = prepared
-        self._send, self._base, self._timing = send, base, timing
+        self._send = send
+        self._base = base
+        self._timing = timing
         self._on_first_byte = on_first_byte
         self._loop = asyncio.get_running_loop()
         self._head: ResponseHead | None = None
@@ -365,11 +374,14 @@ class ResponseWriter:
                     else:
                         await self._write(part)
         except Exception as e:
-            successor = None if has_written else self.producer.instead_of(e)
+            successor = None
+            if not has_written:
+                successor = self.producer.instead_of(e)
             if successor is None:
                 raise
             self.producer = successor
-            if self._head is not None:  # a comment was sent
+            # A comment was sent.
+            if self._head is not None:
                 successor.build_head(committed=True)
             await self._write_parts()
 
@@ -387,7 +399,8 @@ class ResponseWriter:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
         except OSError as e:
             raise ClientLeft(*e.args) from e
-        self._last_write_at, self._is_writing = self._loop.time(), False
+        self._last_write_at = self._loop.time()
+        self._is_writing = False
 
     def _start_message(self, *, committed: bool) -> dict[str, Any]:
         """Return the message that begins the response."""
@@ -429,12 +442,15 @@ class ResponseWriter:
         ):
             seconds_left = self._last_write_at + limit - self._loop.time()
             if seconds_left <= 0 and not self._is_writing:
-                self._comment, seconds_left = asyncio.ensure_future(self._send_keepalive()), limit
+                self._comment = asyncio.ensure_future(self._send_keepalive())
+                seconds_left = limit
             self._arm_keepalive(seconds_left)
 
     async def _send_keepalive(self) -> None:
-        if not self._is_writing:  # by now
-            with contextlib.suppress(ClientLeft):  # the next part meets it too
+        # By now.
+        if not self._is_writing:
+            # The next part meets it too.
+            with contextlib.suppress(ClientLeft):
                 await self._write(self.producer.keepalive(), committed=self._head is None)
 
     async def send_error(self, error: GatewayError) -> None:
@@ -450,5 +466,6 @@ class ResponseWriter:
             await send_message(
                 self._send, {"type": "http.response.body", "body": body, "more_body": False}
             )
-        else:  # to return without an end breaks the connection
+        else:
+            # To return without an end breaks the connection.
             log.warning("an answer broke off: %s", error.message)

@@ -18,14 +18,18 @@ def join_body(content: Content) -> bytes:
     """Return a body in one piece."""
     if isinstance(content, LongContent):
         return content.join()
-    return content if isinstance(content, bytes) else b"".join(content)
+    if isinstance(content, bytes):
+        return content
+    return b"".join(content)
 
 
 def size_of(content: Content | None) -> int:
     """Return the size of a body in bytes; 0 for none."""
     if isinstance(content, LongContent):
         return content.size
-    return len(content) if isinstance(content, bytes) else sum(map(len, content or ()))
+    if isinstance(content, bytes):
+        return len(content)
+    return sum(map(len, content or ()))
 
 
 def ignore() -> None:
@@ -51,7 +55,8 @@ class UpstreamRequest(msgspec.Struct):
     method: str = "POST"
     model: str = ""
     frozen: bool = False
-    until: float = float("inf")  # the caller's own deadline, by the loop's time
+    # The caller's own deadline, by the loop's time.
+    until: float = float("inf")
     stream: bool = False
     on_written: Callable[[], None] = ignore
     composed: bool = False
@@ -66,4 +71,6 @@ class UpstreamRequest(msgspec.Struct):
     @property
     def body(self) -> bytes | None:
         """The content in one piece."""
-        return None if self.content is None else join_body(self.content)
+        if self.content is None:
+            return None
+        return join_body(self.content)

@@ -9,7 +9,8 @@ from typing import Any
 
 from gateway.wire.compression import CHUNK_BYTES, Decompressor
 
-WINDOW_LOG = 23  # 8 MiB, the most that a decoder must take for `Content-Encoding: zstd` (RFC 9659)
+# 8 MiB, the most that a decoder must take for `Content-Encoding: zstd` (RFC 9659).
+WINDOW_LOG = 23
 
 
 class ZstdDecompressor(Decompressor):

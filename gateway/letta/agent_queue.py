@@ -18,8 +18,10 @@ from memory import MemoryFault, management
 from memory.management.agent_turns import LinePlace
 
 log = logging.getLogger("mnemogate")
-FIRST_LOOK, LAST_LOOK, SLOWER = 0.02, 0.5, 1.5  # seconds between looks at the line
-RETRY_SECONDS = 1.0  # until the end of a turn is written again
+# Seconds between looks at the line.
+FIRST_LOOK, LAST_LOOK, SLOWER = 0.02, 0.5, 1.5
+# Until the end of a turn is written again.
+RETRY_SECONDS = 1.0
 RETRY_AFTER = (b"retry-after", b"2")
 
 
@@ -30,7 +32,9 @@ class QueuedTurn:
     """
 
     def __init__(self, call: LettaCall, agent: Agent, digest: bytes) -> None:
-        self._call, self._name, self._digest = call, agent.name, digest
+        self._call = call
+        self._name = agent.name
+        self._digest = digest
         self.repeats_unanswered = False
         self._key = (call.tenant, agent.name)
         queues = call.gateway.process.queues
@@ -64,7 +68,9 @@ class QueuedTurn:
         self.repeats_unanswered = before is not None and before == self._digest
 
     async def _wait_in_line(self, place: LinePlace) -> None:
-        turns, memory, pause = management.agent_turns, self._call.memory, FIRST_LOOK
+        turns = management.agent_turns
+        memory = self._call.memory
+        pause = FIRST_LOOK
         is_first: bool | None = await self._call.read(turns.enter_line(memory, place))
         while not is_first:
             await asyncio.sleep(pause)

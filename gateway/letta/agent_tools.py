@@ -30,7 +30,8 @@ from gateway.wire.chat import Json
 async def agent_tools(call: LettaCall, ident: str) -> list[Json]:
     """List the tools of an agent."""
     agent = await find_agent(call, ident)
-    names, profile = door_members(agent).tools, agent.settings
+    names = door_members(agent).tools
+    profile = agent.settings
     agent_tools = tools_of(call, names, profile.tools, memory_tools=profile.memory_tools)
     return page_of(call, agent_tools)
 
@@ -42,7 +43,10 @@ async def attach_tool(call: LettaCall, ident: str, tool: str) -> Json:
 
     async def change(agent: Agent, before: Json) -> Json:
         names = door_members(agent).tools
-        tool_names = names if name in OURS else list(dict.fromkeys([*names, name]))
+        if name in OURS:
+            tool_names = names
+        else:
+            tool_names = list(dict.fromkeys([*names, name]))
         has_memory_tools = bool(before.get("memory_tools", True)) or is_of_memory(name)
         tools = grant_tools(call, [name], before.get("tools", ()))
         return _with_tools(agent, before, tool_names) | {

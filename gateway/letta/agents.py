@@ -20,9 +20,12 @@ from gateway.routing.agents import CONFIG, Agent
 from gateway.wire.chat import Json
 from memory import Conflict, CoreBlock, ListedAgent, home_of, management
 
-USUAL = 50  # agents of a page
-NAME_DIGITS = 8  # of the name of an agent that was given none
-TRIES = 5  # of a change, while others change the same agent
+# Agents of a page.
+USUAL = 50
+# Of the name of an agent that was given none.
+NAME_DIGITS = 8
+# Of a change, while others change the same agent.
+TRIES = 5
 
 
 async def find_agent(call: LettaCall, ident: str) -> Agent:
@@ -68,11 +71,9 @@ async def make_agent(call: LettaCall) -> Json:
     )
     await profile.learn()
     members = {"home": "agent", "inherit_blocks": False, **profile.apply()}
-    first_messages = (
-        None
-        if request_body.get("message_buffer_autoclear")
-        else request_body.get("initial_message_sequence")
-    )
+    first_messages = None
+    if not request_body.get("message_buffer_autoclear"):
+        first_messages = request_body.get("initial_message_sequence")
     begin = begin_history(call, first_messages)
     existing_blocks = await BLOCKS.find_all(call, None, profile.block_ids or ())
     agent = await write_with_blocks(call, (name, members), profile.blocks, existing_blocks)
@@ -190,7 +191,9 @@ def _is_meant(call: LettaCall, row: ListedAgent) -> bool:
     """Tell whether an agent is one that a query asks for."""
     glance = row.glance
     title = glance.title or row.name
-    name, text, tags = call.word("name"), call.word("query_text"), call.words("tags")
+    name = call.word("name")
+    text = call.word("query_text")
+    tags = call.words("tags")
     match = all if call.flag("match_all_tags") else any
     return (
         (not name or title == name)

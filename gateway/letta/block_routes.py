@@ -76,14 +76,19 @@ async def blocks(call: LettaCall) -> list[Json]:
     """List blocks, by label or all, in the order in which they were made."""
     call.check_manager()
     is_newest_first = order_of(call, "asc") == "desc"
-    limit, label = call.number("limit", USUAL, MAX_LIMIT), call.word("label")
-    after, before = call.word("after"), call.word("before")
-    if before and not after:  # those next to it
+    limit = call.number("limit", USUAL, MAX_LIMIT)
+    label = call.word("label")
+    after = call.word("after")
+    before = call.word("before")
+    # Those next to it.
+    if before and not after:
         walk = BlockWalk(before, not is_newest_first)
         return [block.to_json() for block in await BLOCKS.list_all(call, label, walk, limit)][::-1]
     page = await BLOCKS.list_all(call, label, BlockWalk(after, is_newest_first), limit)
     ids = [block.id for block in page]
-    end = ids.index(before) if before in ids else None
+    end = None
+    if before in ids:
+        end = ids.index(before)
     return [block.to_json() for block in page[:end]]
 
 

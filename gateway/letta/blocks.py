@@ -29,8 +29,10 @@ from memory.management.shared_blocks import (
     StoredShared,
 )
 
-PAGE_CHARACTERS = 4 << 20  # of the values of a page
-READ = 500  # members at once
+# Of the values of a page.
+PAGE_CHARACTERS = 4 << 20
+# Members at once.
+READ = 500
 
 
 class LettaBlock(msgspec.Struct, frozen=True):
@@ -110,7 +112,8 @@ class SharedBlocks:
                 "This block is part of the agent's profile: take it out there, with "
                 "PATCH /memory/v1/agents/{name}."
             )
-        block_name, member = name_block(call, ident), MemberName("agent", agent.name)
+        block_name = name_block(call, ident)
+        member = MemberName("agent", agent.name)
         await call.write(management.shared_blocks.remove_member(call.memory, block_name, member))
 
     async def give(
@@ -142,10 +145,8 @@ class SharedBlocks:
         """Let an agent show these shared blocks and no others. Raises RequestConflict."""
         shown_blocks = await self.list_of(call, agent)
         check_room(call, [item for item in shown_blocks if not item.block.shared], wanted_blocks)
-        ids, before = (
-            [item.id for item in wanted_blocks],
-            [item.id for item in shown_blocks if item.block.shared],
-        )
+        ids = [item.id for item in wanted_blocks]
+        before = [item.id for item in shown_blocks if item.block.shared]
         for ident in before:
             if ident not in ids:
                 await self.detach(call, agent, ident)
@@ -160,7 +161,10 @@ class SharedBlocks:
 
         agent: whose own blocks may be named too, and are left out.
         """
-        shown_blocks = await self.list_of(call, agent) if agent is not None else []
+        if agent is not None:
+            shown_blocks = await self.list_of(call, agent)
+        else:
+            shown_blocks = []
         own_ids = [shown_block.id for shown_block in shown_blocks if not shown_block.block.shared]
         return [
             await self.find(call, ident) for ident in dict.fromkeys(idents) if ident not in own_ids
@@ -214,7 +218,8 @@ class SharedBlocks:
 
     async def agents_of(self, call: LettaCall, ident: str) -> set[str]:
         """Return the names of the agents that are members of a block. Raises ResourceNotFound."""
-        block_name, place = name_block(call, ident), MemberName("agent")
+        block_name = name_block(call, ident)
+        place = MemberName("agent")
         names = set[str]()
         while True:
             members = await call.read(
@@ -226,7 +231,8 @@ class SharedBlocks:
             place = members[-1].member
 
     async def _put(self, call: LettaCall, agent: Agent, block: LettaBlock) -> None:
-        block_name, member = name_block(call, block.id), MemberName("agent", agent.name)
+        block_name = name_block(call, block.id)
+        member = MemberName("agent", agent.name)
         write = not block.block.read_only
         await call.write(
             management.shared_blocks.put_member(call.memory, block_name, member, write)
@@ -274,7 +280,8 @@ def _with_id(call: LettaCall, agent: Agent, block: CoreBlock) -> LettaBlock:
 
 def _cut(stored_blocks: Sequence[StoredShared]) -> list[StoredShared]:
     """Return as many blocks as a page takes, one at least."""
-    room, page = PAGE_CHARACTERS, list[StoredShared]()
+    room = PAGE_CHARACTERS
+    page = list[StoredShared]()
     for stored_block in stored_blocks:
         room -= len(stored_block.block.value)
         if page and room < 0:
@@ -290,10 +297,8 @@ def check_room(
 
     One that is attached goes before an own one of its label, but two of them do not fit together.
     """
-    blocks_by_label, new_blocks = (
-        {letta_block.block.label: letta_block.block for letta_block in shown_blocks},
-        [letta_block.block for letta_block in added_blocks],
-    )
+    blocks_by_label = {letta_block.block.label: letta_block.block for letta_block in shown_blocks}
+    new_blocks = [letta_block.block for letta_block in added_blocks]
     labels = {label for label, block in blocks_by_label.items() if block.shared}
     for block in new_blocks:
         if block.label in labels:
@@ -316,9 +321,11 @@ def find_label(blocks: list[LettaBlock], label: str) -> LettaBlock:
 
 
 BLOCK_USED = frozenset({"label", "value", "description", "limit", "read_only"})
-LIMIT = 20_000  # characters of a block that says none
+# Characters of a block that says none.
+LIMIT = 20_000
 DESCRIPTION = 10_000
-MAX_BLOCKS = 256  # of one list
+# Of one list.
+MAX_BLOCKS = 256
 KINDS: Mapping[str, type] = {"label": str, "value": str, "description": str, "read_only": bool}
 NEEDED = ("label", "value")
 
@@ -353,7 +360,8 @@ def read_change(request_block: Mapping[str, Any], within: str = "") -> BlockEdit
         value = request_block.get(name)
         if value is not None and not isinstance(value, kind):
             raise wrong_type(f"{within}{name}", value, kind)
-    limit, about = request_block.get("limit"), request_block.get("description")
+    limit = request_block.get("limit")
+    about = request_block.get("description")
     if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_CHARACTERS):
         raise Unprocessable(
             f"`{within}limit` must be a number from 1 to {MOST_CHARACTERS}.", param=f"{within}limit"

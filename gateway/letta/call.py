@@ -23,7 +23,8 @@ from memory import EditSource, Memory, management
 
 T = TypeVar("T")
 MIB = 1 << 20
-DROPPED_NAMES = 40  # that the header lists
+# That the header lists.
+DROPPED_NAMES = 40
 YES = ("true", "1", "yes")
 
 
@@ -33,13 +34,17 @@ class LettaCall:
     """
 
     def __init__(self, gateway: GatewayState, scope: Any, receive: Receive, send: Send) -> None:
-        self.gateway, self.scope, self.receive, self.send = gateway, scope, receive, send
+        self.gateway = gateway
+        self.scope = scope
+        self.receive = receive
+        self.send = send
         self.headers = headers_of(scope)
         self.principal = caller_of(gateway, self.headers)
         self.tenant = self.principal.tenant
         self.memory: Memory = gateway.memory
         self.dropped_members: list[str] = []
-        self.size = 0  # of the body, once it is read
+        # Of the body, once it is read.
+        self.size = 0
         query = scope.get("query_string", b"").decode("latin-1")
         self._query: dict[str, list[str]] = parse_qs(
             query, keep_blank_values=True, max_num_fields=1000
@@ -119,7 +124,9 @@ class LettaCall:
         """Return the body, an object; {} for none. Raises TooLarge, BadRequest."""
         content = await self.raw_body()
         self.size = len(content)
-        return await run_by_weight(content, parse, content) if content.strip() else {}
+        if content.strip():
+            return await run_by_weight(content, parse, content)
+        return {}
 
     def drop(self, names: Iterable[str]) -> None:
         """Note members that have no effect here."""
@@ -129,7 +136,9 @@ class LettaCall:
         """Return a query parameter."""
         self._used_parameters.add(name)
         values = self._query.get(name)
-        return values[0] if values else default
+        if values:
+            return values[0]
+        return default
 
     def words(self, name: str) -> list[str]:
         """Return all values of a query parameter."""

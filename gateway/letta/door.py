@@ -99,12 +99,16 @@ async def _answer(gateway: GatewayState, scope: Any, receive: Receive, send: Sen
         await call.check_tenant()
         call.check_policy(writes=scope["method"] != "GET")
     answer: Answer = await match.route.handler(call, *match.names)
-    if answer is not None:  # else it has answered itself
+    # Else it has answered itself.
+    if answer is not None:
         await _respond(call, answer)
 
 
 async def _respond(call: LettaCall, answer: Answer) -> None:
-    body = answer if isinstance(answer, bytes) else encode(answer)
+    if isinstance(answer, bytes):
+        body = answer
+    else:
+        body = encode(answer)
     headers = [
         *call.headers_out(),
         NOSNIFF,

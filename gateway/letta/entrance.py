@@ -26,6 +26,7 @@ def is_for_door(gateway: GatewayState, path: str) -> bool:
 
 async def serve(gateway: GatewayState, scope: Any, receive: Receive, send: Send) -> None:
     """Answer a request over ASGI."""
-    from gateway.letta import door  # most gateways never meet such a client
+    # Most gateways never meet such a client.
+    from gateway.letta import door
 
     await door.serve(gateway, scope, receive, send)

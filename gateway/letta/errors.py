@@ -16,7 +16,8 @@ from gateway.errors import (
 from gateway.letta.ids import with_letta_ids
 from gateway.wire.chat import encode, object_or_empty
 
-STAYS = (b"x-should-retry", b"false")  # the client tries these again otherwise
+# The client tries these again otherwise.
+STAYS = (b"x-should-retry", b"false")
 NOT_AGAIN = (409, 501)
 # Members of a profile by the names that the client gave them.
 PARAMS = {
@@ -31,7 +32,9 @@ PARAMS = {
 class Unprocessable(GatewayError):
     """A request that cannot be taken as it is."""
 
-    status, type, code = 422, "invalid_request_error", "unprocessable"
+    status = 422
+    type = "invalid_request_error"
+    code = "unprocessable"
 
 
 NOUNS: Mapping[type, str] = {str: "a string", dict: "an object", list: "a list", bool: "a boolean"}
@@ -51,7 +54,9 @@ class AgentBusy(RateLimited):
 class NotSupported(GatewayError):
     """A path of Letta's server that has no counterpart here."""
 
-    status, type, code = 501, "invalid_request_error", "not_supported"
+    status = 501
+    type = "invalid_request_error"
+    code = "not_supported"
 
 
 def as_unprocessable(error: BadRequest) -> Unprocessable:

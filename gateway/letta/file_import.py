@@ -48,7 +48,9 @@ class FileForm(NamedTuple):
     words: dict[str, str]
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        return self.words[name].lower() in YES if name in self.words else default
+        if name in self.words:
+            return self.words[name].lower() in YES
+        return default
 
 
 async def import_file(call: LettaCall) -> Json:
@@ -199,7 +201,8 @@ async def _remember(
     call: LettaCall, agent: Agent, file_agent: ReadAgent, *, messages: bool
 ) -> None:
     """Store what an agent of a file remembers; what cannot be stored is named as dropped."""
-    imported_messages, now = list[ImportedMessage](), time.time()
+    imported_messages = list[ImportedMessage]()
+    now = time.time()
     for line in (line for bundle in file_agent.bundles for line in bundle.lines):
         if isinstance(line, PassageLine):
             try:
@@ -219,7 +222,9 @@ async def _remember(
 
 
 def _time(text: str | None) -> float | None:
-    return moment(text) if text else None
+    if text:
+        return moment(text)
+    return None
 
 
 ROUTES = (LettaRoute("POST", "agents/import", import_file, "Make agents of an .af file"),)

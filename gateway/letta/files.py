@@ -19,7 +19,8 @@ from memory.formats import agent_file
 from memory.formats.agent_file import Remembered
 
 PAGE = 500
-MAX_ROWS = 20_000  # messages or passages of a file
+# Messages or passages of a file.
+MAX_ROWS = 20_000
 FILE_BYTES = 32 << 20
 REFUSED = ("secrets", "env_vars_json")
 USED = ("file", "append_copy_suffix", "model", "name", "override_name", "strip_messages")
@@ -30,7 +31,8 @@ COPY = "_copy"
 async def export_file(call: LettaCall, ident: str) -> bytes:
     """Return an agent as an `.af` file."""
     agent = await find_agent(call, ident)
-    profile, members_of_door = agent.settings, door_members(agent)
+    profile = agent.settings
+    members_of_door = door_members(agent)
     blocks = [block.to_json() for block in await BLOCKS.list_of(call, agent)]
     memory_of_agent = Remembered(blocks, await _passages(call, agent), await _messages(call, agent))
     profile_members = {
@@ -64,7 +66,8 @@ async def export_file(call: LettaCall, ident: str) -> bytes:
 async def _passages(call: LettaCall, agent: Agent) -> list[Json]:
     """Return an agent's passages, oldest first."""
     out: list[Json] = []
-    after, scope = 0, scope_of(call, agent)
+    after = 0
+    scope = scope_of(call, agent)
     while len(out) < MAX_ROWS:
         rows = await call.read(management.passages.list_oldest(call.memory, scope, after, PAGE))
         out += [
@@ -80,11 +83,9 @@ async def _passages(call: LettaCall, agent: Agent) -> list[Json]:
 async def _messages(call: LettaCall, agent: Agent) -> list[Json]:
     """Return what was said with an agent, oldest first."""
     out: list[Json] = []
-    after, conversation, screen = (
-        None,
-        (scope_of(call, agent), CONVERSATION),
-        call.memory.policy.screen,
-    )
+    after = None
+    conversation = (scope_of(call, agent), CONVERSATION)
+    screen = call.memory.policy.screen
     while len(out) < MAX_ROWS:
         turns = await call.read(
             management.exchanges.list_exchanges(

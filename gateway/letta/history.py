@@ -29,10 +29,14 @@ from memory import (
 )
 from memory.management.exchanges import Exchange
 
-MAX_FIRST_MESSAGES = 5_000  # as many as memory handles in a request
-CONVERSATION = "letta"  # its name among the conversations of the agent's memory
-IDS_TOLD = 50  # turns whose items an agent's state names
-TURNS_READ = 50  # at once
+# As many as memory handles in a request.
+MAX_FIRST_MESSAGES = 5_000
+# Its name among the conversations of the agent's memory.
+CONVERSATION = "letta"
+# Turns whose items an agent's state names.
+IDS_TOLD = 50
+# At once.
+TURNS_READ = 50
 KINDS = {"user": "user_message", "system": "system_message", "developer": "system_message"}
 
 
@@ -60,7 +64,8 @@ async def list_items(
     call: LettaCall, agent: Agent, kinds: frozenset[str] | None, limit: int, *, newest: bool
 ) -> list[Json]:
     """Return the items behind `after`, or next to `before`, in the order that is asked for."""
-    after, before = call.word("after"), call.word("before")
+    after = call.word("after")
+    before = call.word("before")
     if not before:
         return await _items_from(call, agent, _Walk(after, kinds, limit, newest))
     items = await _items_from(call, agent, _Walk(before, kinds, limit, not newest))
@@ -71,9 +76,14 @@ class _Walk:
     """A way through the items. begin: the id behind which it begins, "" for the first."""
 
     def __init__(self, begin: str, kinds: frozenset[str] | None, limit: int, newest: bool) -> None:
-        self.place = place_of(begin) if begin else None
+        if begin:
+            self.place = place_of(begin)
+        else:
+            self.place = None
         self.is_lost = bool(begin) and self.place is None
-        self.kinds, self.limit, self.is_newest_first = kinds, limit, newest
+        self.kinds = kinds
+        self.limit = limit
+        self.is_newest_first = newest
 
     def takes(self, item: Json) -> bool:
         """Tell whether an item is behind the beginning, and of a kind that is asked for."""
@@ -82,13 +92,17 @@ class _Walk:
         place = place_of(item["id"])
         if self.place is None or place is None:
             return True
-        return place < self.place if self.is_newest_first else place > self.place
+        if self.is_newest_first:
+            return place < self.place
+        return place > self.place
 
     def first(self) -> int | None:
         """Return the row key behind which turns are read, so that the place's own is one."""
         if self.place is None:
             return None
-        return self.place.turn + 1 if self.is_newest_first else self.place.turn - 1
+        if self.is_newest_first:
+            return self.place.turn + 1
+        return self.place.turn - 1
 
 
 async def _items_from(call: LettaCall, agent: Agent, walk: _Walk) -> list[Json]:
@@ -146,7 +160,8 @@ def _rounds_of(turn_items: TurnOfItems, turn: Exchange) -> tuple[list[Json], lis
     places: Counter[int] = Counter()
     for index, call in enumerate(turn.calls):
         number = _round_of(call)
-        place, places[number] = places[number], places[number] + 1
+        place = places[number]
+        places[number] = places[number] + 1
         call_item = {"id": f"call_{turn.key:016x}{index}", "function": call}
         out += [
             turn_items.call(number, place, call_item),
@@ -157,7 +172,9 @@ def _rounds_of(turn_items: TurnOfItems, turn: Exchange) -> tuple[list[Json], lis
 
 def _round_of(call: Json) -> int:
     number = call.get("round")
-    return number if isinstance(number, int) and 0 < number < RETURNS else 1
+    if isinstance(number, int) and 0 < number < RETURNS:
+        return number
+    return 1
 
 
 def _last_round(turn: Exchange) -> int:
@@ -180,9 +197,10 @@ def begin_history(call: LettaCall, messages: Any) -> Callable[[Agent], Awaitable
             f"{MAX_FIRST_MESSAGES} are allowed.",
             param="initial_message_sequence",
         )
-    first_messages = (
-        read_messages(messages, "initial_message_sequence", call.drop) if messages else []
-    )
+    if messages:
+        first_messages = read_messages(messages, "initial_message_sequence", call.drop)
+    else:
+        first_messages = []
     now = time.time()
 
     async def begin(agent: Agent) -> None:
@@ -202,13 +220,12 @@ def begin_history(call: LettaCall, messages: Any) -> Callable[[Agent], Awaitable
 async def reset_history(call: LettaCall, agent: Agent) -> None:
     """Delete an agent's conversation; its blocks and passages stay."""
     home = home_of(agent.name)
-    reach, conversation = (
-        VisibleScopes(call.tenant, [home]),
-        ConversationName(CONVERSATION, home, agent.name),
-    )
+    reach = VisibleScopes(call.tenant, [home])
+    conversation = ConversationName(CONVERSATION, home, agent.name)
     try:
         await call.write(
             management.conversations.delete_conversation(call.memory, reach, conversation)
         )
-    except ResourceNotFound:  # nothing was said yet
+    except ResourceNotFound:
+        # Nothing was said yet.
         return

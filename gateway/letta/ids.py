@@ -19,8 +19,12 @@ def letta_id(kind: str, digits: str) -> str:
 
 def digits_of(kind: str, name: str) -> str | None:
     """Return the 32 hex digits of an id; None for what is no id of this kind."""
-    match = UUID.fullmatch(name[len(kind) + 1 :]) if name.startswith(f"{kind}-") else None
-    return "".join(match.groups()) if match else None
+    match = None
+    if name.startswith(f"{kind}-"):
+        match = UUID.fullmatch(name[len(kind) + 1 :])
+    if match:
+        return "".join(match.groups())
+    return None
 
 
 def with_letta_ids(text: str) -> str:
@@ -47,4 +51,6 @@ class ItemPlace(NamedTuple):
 def place_of(ident: str) -> ItemPlace | None:
     """Return where an item stands by its id; None for what is no item's."""
     digits = digits_of("message", ident)
-    return ItemPlace(int(digits[:16], 16), int(digits[16:], 16)) if digits else None
+    if digits:
+        return ItemPlace(int(digits[:16], 16), int(digits[16:], 16))
+    return None

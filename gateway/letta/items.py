@@ -15,8 +15,12 @@ from memory import text_of
 THOUGHTS = ("reasoning_content", "reasoning")
 # The order of items within a turn: what was asked, then of each round its thoughts, text and calls,
 # and what the calls returned.
-ROUND, TEXT, CALLS, RETURNS = 1 << 20, 1, 2, 1 << 16
-FAILED = "Error:"  # how a result begins of a call that did nothing
+ROUND = 1 << 20
+TEXT = 1
+CALLS = 2
+RETURNS = 1 << 16
+# How a result begins of a call that did nothing.
+FAILED = "Error:"
 
 
 def iso_now() -> str:
@@ -32,7 +36,8 @@ class TurnOfItems(msgspec.Struct, frozen=True):
 
     def item(self, order: int, kind: str, **members: Any) -> Json:
         """Return an item. order: its place within the turn."""
-        ident, number = ItemPlace(self.key, order).id, order // ROUND
+        ident = ItemPlace(self.key, order).id
+        number = order // ROUND
         return {
             "id": ident,
             "date": self.date,
@@ -122,4 +127,6 @@ def summed_usage(usage: Json | None, rounds: int, run: str | None) -> Json:
 
 
 def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    if isinstance(value, int):
+        return value
+    return 0

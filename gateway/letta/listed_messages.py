@@ -10,7 +10,8 @@ from gateway.letta.route import LettaRoute
 from gateway.letta.state import agent_state
 from gateway.wire.chat import Json
 
-USUAL = 100  # items of a page
+# Items of a page.
+USUAL = 100
 
 
 async def messages(call: LettaCall, ident: str) -> list[Json]:

@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.chat.intake.called_agent import CalledAgent
 from gateway.chat.intake.request import KnownCall, MemoryPath, read_turn_input
-from gateway.chat.stored.stored_responses import link_response
+from gateway.chat.intake.request_link import link_request
 from gateway.chat.turn.degraded import DegradedProducer
 from gateway.chat.turn.endpoint import dispatcher_of, entry_of, serve
 from gateway.chat.turn.producer import TurnProducer, begin_turn
@@ -94,13 +94,16 @@ class Wanted:
     """The members of a request beside its messages."""
 
     def __init__(self, call: LettaCall, body: Json) -> None:
-        self._call, self._body = call, body
+        self._call = call
+        self._body = body
 
     def flag(self, name: str, default: bool = False) -> bool:
         value = self._body.get(name)
         if value is not None and not isinstance(value, bool):
             raise wrong_type(name, value, bool)
-        return default if value is None else value
+        if value is None:
+            return default
+        return value
 
     def word(self, name: str) -> str:
         value = self._body.get(name)
@@ -163,7 +166,8 @@ async def _inner_request(
     call: LettaCall, agent: Agent, body: Json, options: ItemOptions
 ) -> InnerRequest:
     """Return the chat completion that answers a request. Raises Unprocessable."""
-    new_messages, members_of_door = sent_messages(body, call.drop), door_members(agent)
+    new_messages = sent_messages(body, call.drop)
+    members_of_door = door_members(agent)
     if members_of_door.autoclear:
         name = f"{CONVERSATION}-{call.id}"
         first_messages = members_of_door.initial and read_messages(
@@ -171,14 +175,18 @@ async def _inner_request(
         )
         messages = [*(first_messages or ()), *new_messages]
     else:
-        name, messages = CONVERSATION, as_context(new_messages)
+        name = CONVERSATION
+        messages = as_context(new_messages)
     completion_request = {
         "model": PREFIX + agent.name,
         "messages": messages,
         "stream": options.stream,
     }
     heavy = call.size > LIGHT_BYTES
-    content = await run_heavy(encode, completion_request) if heavy else encode(completion_request)
+    if heavy:
+        content = await run_heavy(encode, completion_request)
+    else:
+        content = encode(completion_request)
     headers = [(k, v) for k, v in call.scope["headers"] if k.lower() not in REPLACED]
     headers += [
         (b"content-type", b"application/json"),
@@ -212,11 +220,12 @@ async def _answer(
     turn: QueuedTurn,
 ) -> None:
     """Run the turn, by the path of a chat completion that calls the agent."""
-    gateway, streams = call.gateway, letta_format.items.options.stream
+    gateway = call.gateway
+    streams = letta_format.items.options.stream
     known_call = KnownCall(call.principal, called_agent)
     path = MemoryPath(letta_format, known_call=known_call)
     request = await read_turn_input(gateway, inner_request.scope, inner_request.receive, path)
-    request = await link_response(gateway, request)
+    request = await link_request(gateway, request)
     forward = dispatcher_of(gateway, request)
     forward.dropped = [*request.dropped_members, *listable(call.dropped_members)]
 
@@ -228,7 +237,9 @@ async def _answer(
             producer = await begin_turn(gateway, request, forward, serve)
             if isinstance(producer, TurnProducer):
                 letta_format.items.begin(producer.turn_key)
-        return QuietProducer(producer) if streams else producer
+        if streams:
+            return QuietProducer(producer)
+        return producer
 
     response = accounted_response(gateway, forward, entry_of(request), begin)
     await response(inner_request.scope, inner_request.receive, call.send)

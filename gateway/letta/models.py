@@ -21,7 +21,8 @@ PROVIDERS = frozenset(
     moonshot moonshot_coding ollama openai openrouter sglang together vllm xai zai zai_coding
     """.split()  # noqa: SIM905
 )
-ENDPOINT = "openai"  # what each model is called like here
+# What each model is called like here.
+ENDPOINT = "openai"
 
 
 def resolve(router: Router, settings: Settings, name: str) -> str:
@@ -43,11 +44,10 @@ def _candidates(router: Router, settings: Settings, name: str) -> Iterator[str]:
         if _is_exact(settings, model):
             yield model
         model_entry = router.find(model)
-        at = (
-            [target.provider for target in model_entry[1].targets]
-            if model_entry is not None
-            else []
-        )
+        if model_entry is not None:
+            at = [target.provider for target in model_entry[1].targets]
+        else:
+            at = []
         if provider in at or (at and provider in PROVIDERS):
             yield model
     if router.find(name) is not None:
@@ -63,7 +63,8 @@ def served_model(call: LettaCall, name: str) -> str:
 
     Raises UnknownModel, Forbidden; Unprocessable where none is given.
     """
-    settings, router = call.gateway.settings, call.gateway.router
+    settings = call.gateway.settings
+    router = call.gateway.router
     requested_name = name or settings.server.letta_model
     if not requested_name:
         raise Unprocessable(
@@ -84,13 +85,19 @@ def served_model(call: LettaCall, name: str) -> str:
 def window_of(router: Router, name: str) -> int:
     """Return the tokens of a model's context; 0 where they are not known."""
     model_entry = router.find(name)
-    targets = router.targets_of(name, model_entry[1]) if model_entry is not None else ()
-    return (targets[0].window or 0) if targets else 0
+    if model_entry is not None:
+        targets = router.targets_of(name, model_entry[1])
+    else:
+        targets = ()
+    if targets:
+        return targets[0].window or 0
+    return 0
 
 
 async def models(call: LettaCall) -> list[Json]:
     """List the models that this key may call."""
-    gateway, principal = call.gateway, call.principal
+    gateway = call.gateway
+    principal = call.principal
     upstream_list = await upstream_models(gateway, principal)
     names = dict.fromkeys(
         [*gateway.router.names(principal), *(str(m["id"]) for m in upstream_list)]
@@ -100,7 +107,8 @@ async def models(call: LettaCall) -> list[Json]:
 
 def _model(call: LettaCall, name: str) -> Json:
     router = call.gateway.router
-    model_entry, window = router.find(name), window_of(router, name)
+    model_entry = router.find(name)
+    window = window_of(router, name)
     return {
         "handle": name,
         "name": name,

@@ -9,7 +9,8 @@ from gateway.letta.call import LettaCall
 from gateway.letta.errors import Unprocessable
 from gateway.wire.chat import Json
 
-USUAL, MAX_LIMIT = 50, 1000
+USUAL = 50
+MAX_LIMIT = 1000
 ORDERS = ("asc", "desc")
 T = TypeVar("T")
 
@@ -39,13 +40,21 @@ def cut_page(
 
     With `before` alone they are those next to it.
     """
-    after, before = call.word("after"), call.word("before")
+    after = call.word("after")
+    before = call.word("before")
     limit = call.number("limit", default_limit, MAX_LIMIT)
-    begin, end = 0, len(items)
+    begin = 0
+    end = len(items)
     if after:
-        begin = ids.index(after) + 1 if after in ids else end
+        if after in ids:
+            begin = ids.index(after) + 1
+        else:
+            begin = end
     if before:
-        end = ids.index(before) if before in ids else begin
+        if before in ids:
+            end = ids.index(before)
+        else:
+            end = begin
     if before and not after:
         begin = max(begin, end - limit)
     return list(items[begin:end][:limit])

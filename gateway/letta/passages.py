@@ -21,9 +21,11 @@ from memory import NewPassage, PassageFilter, SearchQuery, iso, management, pars
 from memory.export_format import CONTENT
 
 CREATED = frozenset({"text", "tags", "created_at"})
-MAX_TAGS, TOP = 16, 100  # tags of a search; hits
+# Tags of a search; hits.
+MAX_TAGS, TOP = 16, 100
 # Of a passage, as the management API has them.
-MAX_PASSAGE_TAGS, TAG_CHARACTERS = 64, 256
+MAX_PASSAGE_TAGS = 64
+TAG_CHARACTERS = 256
 Hit = dict[str, Any]
 
 
@@ -54,7 +56,8 @@ async def make_passage(call: LettaCall, ident: str) -> list[Json]:
     agent = await find_agent(call, ident)
     request_body = {name: value for name, value in (await call.body()).items() if value is not None}
     call.drop(name for name in request_body if name not in CREATED)
-    text, tags = request_body.get("text"), request_body.get("tags", [])
+    text = request_body.get("text")
+    tags = request_body.get("tags", [])
     if not isinstance(text, str):
         raise wrong_type("text", text, str)
     if not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
@@ -103,14 +106,17 @@ async def passages(call: LettaCall, ident: str) -> list[Json]:
     agent = await find_agent(call, ident)
     is_newest_first = order_of(call, "asc") == "desc"
     limit = call.number("limit", USUAL, MAX_LIMIT)
-    after, before, seek = call.word("after"), call.word("before"), call.word("search")
+    after = call.word("after")
+    before = call.word("before")
+    seek = call.word("search")
     if seek:
         return [shown_passage(hit) for hit in await _search(call, agent, SearchQuery(seek))]
     try:
         place = await _place_of(call, agent, before or after)
     except ResourceNotFound:
         return []
-    backwards = is_newest_first != bool(before)  # towards older ones
+    # Towards older ones.
+    backwards = is_newest_first != bool(before)
     if backwards:
         work = management.passages.list_passages(call.memory, scope_of(call, agent), place, limit)
     else:

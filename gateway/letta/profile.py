@@ -26,7 +26,8 @@ from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
 from memory import CoreBlock
 
-DOOR = "mnemogate.letta"  # the member of a profile's metadata that is the door's own
+# The member of a profile's metadata that is the door's own.
+DOOR = "mnemogate.letta"
 REFUSED = (
     "secrets",
     "tool_exec_environment_variables",
@@ -71,10 +72,13 @@ class DoorMembers(msgspec.Struct, omit_defaults=True):
 def door_members(agent: Agent) -> DoorMembers:
     """Return what the door keeps of an agent."""
     metadata = agent.settings.metadata
-    door_metadata = metadata.get(DOOR) if isinstance(metadata, dict) else None
+    door_metadata = None
+    if isinstance(metadata, dict):
+        door_metadata = metadata.get(DOOR)
     try:
         return msgspec.convert(door_metadata or {}, DoorMembers)
-    except msgspec.ValidationError:  # somebody else wrote it
+    except msgspec.ValidationError:
+        # Somebody else wrote it.
         return DoorMembers()
 
 
@@ -95,7 +99,8 @@ class ProfileChange:
     def __init__(
         self, call: LettaCall, request_body: Json, before: Json, members_of_door: DoorMembers
     ) -> None:
-        self._call, self._door_members = call, members_of_door
+        self._call = call
+        self._door_members = members_of_door
         self._request_body = {
             name: value for name, value in request_body.items() if value is not None
         }
@@ -106,7 +111,8 @@ class ProfileChange:
 
     async def learn(self) -> None:
         """Learn which of the named tools another worker made. Raises StoreDown."""
-        names, ids = self._strings("tools"), self._strings("tool_ids")
+        names = self._strings("tools")
+        ids = self._strings("tool_ids")
         await learn_tools(self._call, names, ids)
 
     def apply(self) -> Json:
@@ -190,7 +196,10 @@ class ProfileChange:
             self.profile["memory_tools"] = base or any(map(is_of_memory, names))
 
     def _take_blocks(self) -> None:
-        self.block_ids = self._strings("block_ids") if "block_ids" in self._request_body else None
+        if "block_ids" in self._request_body:
+            self.block_ids = self._strings("block_ids")
+        else:
+            self.block_ids = None
         if self._is_new:
             memory_blocks = self._member("memory_blocks", list, [])
             self.blocks = read_blocks(self._call, memory_blocks, "memory_blocks")

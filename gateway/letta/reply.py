@@ -36,8 +36,10 @@ from gateway.wire.sse import COMMENT, DONE, SseEvent, frame
 from memory import Messages
 from memory.session.toolbox import Result, text_of_result
 
-CUT = "length"  # a finish at the limit of output
-MARK = b"\x00"  # stands in no event: an event of the model's was read, and nothing is shown for it
+# A finish at the limit of output.
+CUT = "length"
+# Stands in no event: an event of the model's was read, and nothing is shown for it.
+MARK = b"\x00"
 
 
 class ItemOptions(msgspec.Struct, frozen=True):
@@ -63,7 +65,9 @@ class ItemsOfTurn:
         self.turn = TurnOfItems(secrets.randbits(62), options.run, iso_now())
         self.shown_items: list[Json] = []
         self.rounds = 0
-        self.finish, self.strange, self.is_ended_by_rule = "", False, False
+        self.finish = ""
+        self.strange = False
+        self.is_ended_by_rule = False
         self._pending_items: list[Json] = []
 
     def begin(self, key: int) -> None:
@@ -87,7 +91,8 @@ class ItemsOfTurn:
 
     def take_pending(self) -> list[Json]:
         """Return the items that nobody has shown yet."""
-        out, self._pending_items = self._pending_items, []
+        out = self._pending_items
+        self._pending_items = []
         return out
 
     def keep(self, items: list[Json]) -> list[Json]:
@@ -170,8 +175,12 @@ class LettaMask(ChatMask):
         """See the protocol. What adds to no item that is shown already is a mark."""
         if self._round_chunks is not None:
             text_delta = self._interceptor.read_forward(event_bytes)
-            return b"" if text_delta is None else self._round_chunks.show_delta(*text_delta) or MARK
-        return MARK if self._interceptor.fast_forward(event_bytes) else b""
+            if text_delta is None:
+                return b""
+            return self._round_chunks.show_delta(*text_delta) or MARK
+        if self._interceptor.fast_forward(event_bytes):
+            return MARK
+        return b""
 
     async def show(self, event: SseEvent) -> bytes:
         if self._round_chunks is None or event.data == DONE:
@@ -184,9 +193,9 @@ class LettaMask(ChatMask):
 
     def show_whole(self, answer: Chunk) -> bytes:
         super().show_whole(answer)
-        return (
-            _frames(self._round_chunks.of_chunk(answer)) if self._round_chunks is not None else b""
-        )
+        if self._round_chunks is not None:
+            return _frames(self._round_chunks.of_chunk(answer))
+        return b""
 
     def take_whole(self, answer: Chunk) -> RoundResult | None:
         result = super().take_whole(answer)
@@ -226,7 +235,9 @@ class LettaMask(ChatMask):
 
     def _returns(self) -> bytes:
         pending_items = self._items.take_pending()
-        return _frames(pending_items) if self._streams else b""
+        if self._streams:
+            return _frames(pending_items)
+        return b""
 
     def end(self, usage: Json | None) -> bytes:
         last_items = [self._items.stop_reason, self._items.usage(self.usage)]
@@ -263,10 +274,14 @@ class QuietProducer:
     """An answer without the marks of what is not shown."""
 
     def __init__(self, producer: ResponseProducer) -> None:
-        self._producer, self.stream = producer, producer.stream
-        self.build_head, self.extra_headers = producer.build_head, producer.extra_headers
-        self.error_event, self.keepalive = producer.error_event, producer.keepalive
-        self.instead_of, self.on_finish = producer.instead_of, producer.on_finish
+        self._producer = producer
+        self.stream = producer.stream
+        self.build_head = producer.build_head
+        self.extra_headers = producer.extra_headers
+        self.error_event = producer.error_event
+        self.keepalive = producer.keepalive
+        self.instead_of = producer.instead_of
+        self.on_finish = producer.on_finish
 
     @property
     def memory(self) -> str:
@@ -284,9 +299,12 @@ class RoundPieces:
 
     def __init__(self, items: ItemsOfTurn) -> None:
         self._items = items
-        self._ids: list[str] = []  # of the round's calls, in the order in which they began
-        self._places: dict[Any, int] = {}  # by the index that the model gives
-        self._begin: bytes | None = None  # of an event with text, up to the text; b"" for none
+        # Of the round's calls, in the order in which they began.
+        self._ids: list[str] = []
+        # By the index that the model gives.
+        self._places: dict[Any, int] = {}
+        # Of an event with text, up to the text; b"" for none.
+        self._begin: bytes | None = None
 
     def start(self) -> None:
         """Begin another round."""
@@ -298,7 +316,9 @@ class RoundPieces:
         """Return the events of a delta that only continues what the round says."""
         text = delta.get("content")
         if lane or len(delta) > 1 or not isinstance(text, str):
-            return b"" if lane else _frames(self._items.keep(self._of_delta(delta)))
+            if lane:
+                return b""
+            return _frames(self._items.keep(self._of_delta(delta)))
         if self._begin is None:
             item = self._items.turn.text(self._items.rounds + 1, "")
             self._begin = _frames(self._items.keep([item])).removesuffix(b'""}\n\n')
@@ -314,7 +334,8 @@ class RoundPieces:
         return self._items.keep(out)
 
     def _of_delta(self, delta: Json) -> list[Json]:
-        turn, number = self._items.turn, self._items.rounds + 1
+        turn = self._items.turn
+        number = self._items.rounds + 1
         out = []
         if thought := next(
             (text_value for n in THOUGHTS if isinstance(text_value := delta.get(n), str)), ""
@@ -325,7 +346,8 @@ class RoundPieces:
         return out + [self._call(call) for call in delta.get("tool_calls") or ()]
 
     def _call(self, delta: Json) -> Json:
-        index, shown_tool_call = delta.get("index"), shown_call(delta)
+        index = delta.get("index")
+        shown_tool_call = shown_call(delta)
         place = self._places.get(index)
         has_name = bool(shown_tool_call["tool_call_id"] or shown_tool_call["name"])
         if place is None or (
@@ -333,7 +355,8 @@ class RoundPieces:
         ):
             place = self._places[index] = len(self._ids)
             self._ids.append(shown_tool_call["tool_call_id"] or f"call_{secrets.token_hex(12)}")
-        turn, number = self._items.turn, self._items.rounds + 1
+        turn = self._items.turn
+        number = self._items.rounds + 1
         shown_tool_call |= {
             "tool_call_id": self._ids[place],
             "name": shown_tool_call["name"] or None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-Answer = Any  # JSON, or its bytes; None from a handler that answered itself
+# JSON, or its bytes; None from a handler that answered itself.
+Answer = Any
 Handler = Callable[..., Awaitable[Answer]]
 NAME = "*"
 

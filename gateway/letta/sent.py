@@ -18,7 +18,8 @@ def sent_messages(body: Json, drop: Drop) -> list[Json]:
 
     Raises Unprocessable.
     """
-    messages, text = body.get("messages"), body.get("input")
+    messages = body.get("messages")
+    text = body.get("input")
     if messages is not None and text is not None:
         raise Unprocessable("Send `messages` or `input`, not both.", param="input")
     if text is not None:
@@ -72,14 +73,19 @@ def content_of(content: Any, where: str) -> str | list[Json]:
 
 
 def _part(part: Any, where: str) -> Json:
-    kind = part.get("type", "text") if isinstance(part, dict) else None
+    kind = None
+    if isinstance(part, dict):
+        kind = part.get("type", "text")
     if kind == "text" and isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
-    source = part.get("source") if kind == "image" else None
+    source = None
+    if kind == "image":
+        source = part.get("source")
     if isinstance(source, dict):
         if isinstance(url := source.get("url"), str):
             return {"type": "image_url", "image_url": {"url": url}}
-        kind, data = source.get("media_type") or "image/png", source.get("data")
+        kind = source.get("media_type") or "image/png"
+        data = source.get("data")
         if isinstance(data, str) and isinstance(kind, str):
             url = f"data:{kind};base64,{data}"
             return {"type": "image_url", "image_url": {"url": url}}

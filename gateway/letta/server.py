@@ -17,7 +17,8 @@ async def health(call: LettaCall) -> Json:
 def _version() -> str:
     try:
         return version("mnemogate")
-    except PackageNotFoundError:  # run from its source
+    except PackageNotFoundError:
+        # Run from its source.
         return "0"
 
 

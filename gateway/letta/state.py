@@ -56,7 +56,9 @@ def rules_of(agent: Agent) -> list[Json]:
 
 async def agent_state(call: LettaCall, agent: Agent) -> Json:
     """Return all that a Letta client is told of an agent."""
-    profile, members_of_door, stored_agent = agent.settings, door_members(agent), agent.row
+    profile = agent.settings
+    members_of_door = door_members(agent)
+    stored_agent = agent.row
     blocks = [block.to_json() for block in await BLOCKS.list_of(call, agent)]
     memory = {"blocks": blocks, "agent_type": AGENT_TYPE, "file_blocks": [], "prompt_template": ""}
     return {
@@ -86,7 +88,8 @@ async def agent_state(call: LettaCall, agent: Agent) -> Json:
 
 def _models_of(call: LettaCall, agent: Agent) -> Json:
     """Return the members that name an agent's model and its embedder."""
-    profile, members_of_door = agent.settings, door_members(agent)
+    profile = agent.settings
+    members_of_door = door_members(agent)
     handle = members_of_door.model or profile.model
     embedding = members_of_door.embedding or call.gateway.settings.memory.embedder
     window = profile.context_window or window_of(call.gateway.router, profile.model)

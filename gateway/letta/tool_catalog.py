@@ -46,7 +46,8 @@ TO_AGENTS = {
 BUILT_IN = {**dict.fromkeys(OURS), **dict.fromkeys(ALIASES)}
 ALWAYS_THERE = {**BUILT_IN, **dict.fromkeys(NAMED)}
 KNOWN = {**ALWAYS_THERE, **dict.fromkeys(TO_AGENTS)}
-TOLD_NAMES = 40  # of an error that lists the tools
+# Of an error that lists the tools.
+TOLD_NAMES = 40
 
 
 def tool_id(name: str) -> str:
@@ -158,7 +159,9 @@ def _kind_of(name: str, registered: RegisteredTool | None) -> str:
         return "external_mcp"
     if name in TO_AGENTS:
         return "letta_multi_agent_core"
-    return "letta_builtin" if name in NAMED else "custom"
+    if name in NAMED:
+        return "letta_builtin"
+    return "custom"
 
 
 def _build_tool(name: str, kind: str, about: str, parameters: Json | None = None) -> Json:
@@ -184,7 +187,10 @@ def tools_of(
     call: LettaCall, names: Collection[str], grants: Sequence[str], *, memory_tools: bool
 ) -> list[Json]:
     """Return an agent's tools. names: those that were asked for. grants: by its profile."""
-    memory_names = list(OURS) if memory_tools else []
+    if memory_tools:
+        memory_names = list(OURS)
+    else:
+        memory_names = []
     known_names = (*TO_AGENTS, *operator_tools(call))
     granted_names = [name for name in known_names if any_matches(grants, name)]
     return [

@@ -17,7 +17,8 @@ TELLING = {
     "child_output_mapping": "conditional",
     "children": "constrain_child_tools",
 }
-NO_KIND = "continue_loop"  # which does nothing
+# Which does nothing.
+NO_KIND = "continue_loop"
 PREFILLED = ("args", "child_arg_nodes")
 
 
@@ -56,7 +57,9 @@ def shown_rules(given_rules: Sequence[Json], rules: Sequence[Mapping[str, Any]])
         is_as_given = profile_rules(given_rules) == list(rules)
     except Unprocessable:
         is_as_given = False
-    return list(given_rules) if is_as_given else show_letta_rules(rules)
+    if is_as_given:
+        return list(given_rules)
+    return show_letta_rules(rules)
 
 
 def _with_our_names(rule: Json) -> Json:
@@ -76,4 +79,6 @@ def _with_our_names(rule: Json) -> Json:
 
 
 def _our_name(name: Any) -> Any:
-    return OUR_NAMES.get(name, name) if isinstance(name, str) else name
+    if isinstance(name, str):
+        return OUR_NAMES.get(name, name)
+    return name

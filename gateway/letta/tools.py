@@ -35,13 +35,16 @@ from gateway.tools.tenant_tools import ToolDefinition, read_definition
 from gateway.wire.chat import Json
 from memory import EditSource, management
 
-MAX_TOOLS = 200  # of one page
+# Of one page.
+MAX_TOOLS = 200
 
 
 async def tools(call: LettaCall) -> list[Json]:
     """List tools by name, or all."""
     names = call.words("name") + call.words("names")
-    idents, kinds, text = call.words("tool_ids"), call.words("tool_types"), call.word("search")
+    idents = call.words("tool_ids")
+    kinds = call.words("tool_types")
+    text = call.word("search")
     excluded_kinds = call.words("exclude_tool_types")
     if call.may_manage:
         await learn_all_tools(call)
@@ -132,7 +135,8 @@ async def _sent_tool(call: LettaCall) -> Json:
 
 def _define(request_body: Mapping[str, Any], before: ToolDefinition) -> ToolDefinition:
     """Return a definition as a body changes it. Raises Unprocessable."""
-    source, about = request_body.get("source_code"), request_body.get("description")
+    source = request_body.get("source_code")
+    about = request_body.get("description")
     if source is None and before.source:
         source = before.source
     if not isinstance(source, str):

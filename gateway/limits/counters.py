@@ -21,8 +21,10 @@ from itertools import accumulate, count
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-SPAN = 61  # seconds from a bucket's start until it has left the window
-SOON = 1.0  # suggested retry, if it is unknown when a request will end
+# Seconds from a bucket's start until it has left the window.
+SPAN = 61
+# Suggested retry, if it is unknown when a request will end.
+SOON = 1.0
 
 
 class ReservationRequest(NamedTuple):
@@ -36,12 +38,18 @@ class ReservationRequest(NamedTuple):
     tpm: int
     concurrent: int
     budget: int
-    tokens: int  # at most tpm
-    nano: int  # at most budget
-    lease: float  # seconds
-    period: str  # name of the budget's period
-    seconds_left: float  # remaining seconds of that period
-    begin: bool  # a new period starts at 0; otherwise the claim is refused as `unknown`
+    # At most tpm.
+    tokens: int
+    # At most budget.
+    nano: int
+    # Seconds.
+    lease: float
+    # Name of the budget's period.
+    period: str
+    # Remaining seconds of that period.
+    seconds_left: float
+    # A new period starts at 0; otherwise the claim is refused as `unknown`.
+    begin: bool
 
 
 class Reservation(NamedTuple):
@@ -114,8 +122,12 @@ class LocalCounters:
                 return ReservationResult("unknown", 0, 0, 0, 0, None)
             window.begin(claim.period, 0)
         wait, refusal = max(window.waits(claim, now), key=itemgetter(0), default=(0.0, ""))
-        hold = None if refusal else window.book(claim, now, str(next(self._ids)))
-        reset = window.buckets[-1][0] + SPAN - now if window.buckets else 0.0
+        hold = None
+        if not refusal:
+            hold = window.book(claim, now, str(next(self._ids)))
+        reset = 0.0
+        if window.buckets:
+            reset = window.buckets[-1][0] + SPAN - now
         return ReservationResult(refusal, wait, window.requests, window.tokens, reset, hold)
 
     async def settle(self, hold: Reservation, tokens: int, nano: int) -> None:
@@ -148,11 +160,14 @@ class _KeyWindow:
     __slots__ = ("buckets", "holds", "nano", "period", "requests", "soonest", "tokens")
 
     def __init__(self) -> None:
-        self.buckets: deque[list[int]] = deque()  # [second, requests, tokens], oldest first
+        # [second, requests, tokens], oldest first.
+        self.buckets: deque[list[int]] = deque()
         self.requests = self.tokens = self.nano = 0
         self.period = ""
-        self.holds: dict[str, tuple[float, Reservation]] = {}  # with the end of the lease
-        self.soonest = float("inf")  # earliest end of a lease
+        # With the end of the lease.
+        self.holds: dict[str, tuple[float, Reservation]] = {}
+        # Earliest end of a lease.
+        self.soonest = float("inf")
 
     def forget(self, now: float) -> None:
         """Remove buckets that have left the window, and reservations whose lease expired."""
@@ -168,7 +183,8 @@ class _KeyWindow:
             self.soonest = min((end for end, _ in self.holds.values()), default=float("inf"))
 
     def begin(self, period: str, nano: int) -> None:
-        self.period, self.nano = period, nano
+        self.period = period
+        self.nano = nano
 
     def waits(self, claim: ReservationRequest, now: float) -> list[tuple[float, str]]:
         """Return which limits refuse a claim, and for how many seconds each.

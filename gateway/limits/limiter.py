@@ -21,7 +21,8 @@ from gateway.errors import BudgetSpent, RateLimited
 from gateway.limits.counters import Counters, Reservation, ReservationRequest, ReservationResult
 
 NANO = 1_000_000_000
-WINDOW_SECONDS = 60.0  # of rpm and tpm
+# Of rpm and tpm.
+WINDOW_SECONDS = 60.0
 Ledger = Callable[[str, float], Awaitable[float]]
 
 
@@ -37,7 +38,8 @@ class KeyQuota(msgspec.Struct, frozen=True):
     tpm: int = 0
     concurrent: int = 0
     usd: float = 0
-    period: str = "month"  # hour | day | week | month
+    # Hour | day | week | month.
+    period: str = "month"
 
     @property
     def limited(self) -> bool:
@@ -54,7 +56,9 @@ class Admission:
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return `x-ratelimit-*` headers of the limits that are set, as of the admission."""
-        return _headers(self.allowance, self.standing) if self.standing else []
+        if self.standing:
+            return _headers(self.allowance, self.standing)
+        return []
 
 
 class UsagePeriod(NamedTuple):
@@ -110,7 +114,8 @@ class Limiter:
 
         Repeated calls do nothing. A failed request used 0 tokens and 0 USD.
         """
-        hold, ticket.hold = ticket.hold, None
+        hold = ticket.hold
+        ticket.hold = None
         if hold:
             await self._counters.settle(hold, tokens, _nano(usd))
 
@@ -143,16 +148,17 @@ class Limiter:
         self, allowance: KeyQuota, tokens: int = 0, usd: float = 0, lease: float = 0
     ) -> ReservationRequest:
         # Never 0, which would mean no budget.
-        quota, budget = (
-            allowance,
-            math.ceil(allowance.usd * NANO),
-        )
-        period, seconds_left = "", 0.0
+        quota = allowance
+        budget = math.ceil(allowance.usd * NANO)
+        period = ""
+        seconds_left = 0.0
         if budget:
             now = self._clock()
             budget_span = span(quota.period, now)
-            period, seconds_left = budget_span.name, budget_span.ends - now
-        tokens = min(tokens, quota.tpm) if quota.tpm else tokens
+            period = budget_span.name
+            seconds_left = budget_span.ends - now
+        if quota.tpm:
+            tokens = min(tokens, quota.tpm)
         return ReservationRequest(
             quota.key,
             quota.rpm,
@@ -176,9 +182,11 @@ def span(period: str, now: float) -> UsagePeriod:
     hour = datetime.fromtimestamp(now, UTC).replace(minute=0, second=0, microsecond=0)
     day = hour.replace(hour=0)
     if period == "hour":
-        begins, ends = hour, hour + timedelta(hours=1)
+        begins = hour
+        ends = hour + timedelta(hours=1)
     elif period == "day":
-        begins, ends = day, day + timedelta(days=1)
+        begins = day
+        ends = day + timedelta(days=1)
     elif period == "week":
         begins = day - timedelta(days=day.weekday())
         ends = begins + timedelta(days=7)
@@ -196,7 +204,9 @@ def duration(seconds: float) -> str:
         return f"{math.ceil(seconds * 10) / 10:g}s"
     minutes, seconds_part = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes}m{seconds_part}s" if hours else f"{minutes}m{seconds_part}s"
+    if hours:
+        return f"{hours}h{minutes}m{seconds_part}s"
+    return f"{minutes}m{seconds_part}s"
 
 
 def _nano(usd: float) -> int:
@@ -245,11 +255,11 @@ def _overdrawn(
     more than what is left.
     """
     wait, headers = _wait(allowance, standing)
-    spent_text, advice = (
+    spent_text = (
         f"has spent {_usd(spent_usd)} of its budget of {_usd(allowance.usd)} USD per "
-        f"{allowance.period}",
-        "have the budget raised",
+        f"{allowance.period}"
     )
+    advice = "have the budget raised"
     if spent_usd < allowance.usd:
         spent_text += f", and this request may cost {_usd(asked_usd)}"
         advice = f"ask for fewer tokens (max_tokens) or {advice}"
@@ -264,7 +274,10 @@ def _wait(
     allowance: KeyQuota, standing: ReservationResult
 ) -> tuple[str, list[tuple[bytes, bytes]]]:
     # Buckets leave the window up to a second late.
-    longest_wait = WINDOW_SECONDS if standing.refusal in ("rpm", "tpm") else math.inf
+    if standing.refusal in ("rpm", "tpm"):
+        longest_wait = WINDOW_SECONDS
+    else:
+        longest_wait = math.inf
     seconds = min(standing.wait, longest_wait)
     wait = max(1, math.ceil(seconds))
     return duration(wait), [
@@ -275,4 +288,6 @@ def _wait(
 
 
 def _usd(amount: float) -> str:
-    return f"{amount:.6f}".rstrip("0").rstrip(".") if amount >= 0.000001 else f"{amount:g}"
+    if amount >= 0.000001:
+        return f"{amount:.6f}".rstrip("0").rstrip(".")
+    return f"{amount:g}"

@@ -136,7 +136,8 @@ if ARGV[1] ~= '' then redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2], 'NX') e
 return redis.call('GET', KEYS[1])
 """)
 
-TICKET_SECONDS, RENEW_SECONDS = 30.0, 10.0
+TICKET_SECONDS = 30.0
+RENEW_SECONDS = 10.0
 
 
 class RedisCounters:
@@ -152,7 +153,9 @@ class RedisCounters:
         ticket: float = TICKET_SECONDS,
         sharers: Callable[[], int] = lambda: 1,
     ) -> None:
-        self._shared, self._ticket, self._sharers = shared, ticket, sharers
+        self._shared = shared
+        self._ticket = ticket
+        self._sharers = sharers
         self._local_counters = LocalCounters()
         # With the end of what its request asked for.
         self._held_until: dict[Reservation, float] = {}
@@ -184,7 +187,9 @@ class RedisCounters:
             )
         except RedisUnavailable:
             return await self._local_counters.balance(claim, first_nano)
-        return None if counted_nano is None else int(counted_nano)
+        if counted_nano is None:
+            return None
+        return int(counted_nano)
 
     async def _reserve(self, claim: ReservationRequest) -> ReservationResult:
         hold = Reservation(
@@ -226,8 +231,10 @@ class RedisCounters:
             self._renewing = later(RENEW_SECONDS, lambda: self._shared.spawn(self._renew()))
 
     async def _renew(self) -> None:
-        now, self._renewing = time.monotonic(), None
-        held_until, self._held_until = self._held_until, {}
+        now = time.monotonic()
+        self._renewing = None
+        held_until = self._held_until
+        self._held_until = {}
         for hold, end in held_until.items():
             if end > now:
                 self._hold(hold, end - now)
@@ -282,7 +289,10 @@ def _share_of(claim: ReservationRequest, sharers: int) -> ReservationRequest:
     rpm, tpm, concurrent = (
         math.ceil(limit / max(1, sharers)) for limit in (claim.rpm, claim.tpm, claim.concurrent)
     )
-    tokens = min(claim.tokens, tpm) if tpm else claim.tokens
+    if tpm:
+        tokens = min(claim.tokens, tpm)
+    else:
+        tokens = claim.tokens
     return claim._replace(rpm=rpm, tpm=tpm, concurrent=concurrent, tokens=tokens)
 
 

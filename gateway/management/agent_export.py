@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from memory.formats.agent_file import Remembered
 
 PAGE = 200
-MAX_ITEMS = 100_000  # of a file that is made here; `mnemogate agents export` has no such limit
+# Of a file that is made here; `mnemogate agents export` has no such limit.
+MAX_ITEMS = 100_000
 SPOKEN = ("user", "assistant")
 
 

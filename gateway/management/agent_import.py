@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 # Tools of files that the memory's own stand for.
 LETTA_TOOLS = MEMORY_TOOL_NAMES | {"send_message", "memory"}
-REFUSED = (400, 413)  # of one conversation; the others are imported without it
+# Of one conversation; the others are imported without it.
+REFUSED = (400, 413)
 
 
 async def read_file(text: bytes) -> list[ReadAgent]:
@@ -144,7 +145,8 @@ async def _import_memory(caller: ManagementRequest, agent: ReadAgent) -> list[st
 
 
 async def _import_lines(agent_context: UserContext, body: bytes) -> None:
-    actor, screen = agent_context.hand("import"), agent_context.memory.policy.screen
+    actor = agent_context.hand("import")
+    screen = agent_context.memory.policy.screen
     limits = ImportLimits(
         actor.defaults, agent_context.scope.agent, agent_context.caller.rows, screen
     )

@@ -46,7 +46,8 @@ from gateway.state import request_id
 from memory import Conflict, EditSource, StoredAgent, home_of, iso, management
 from memory.management.agents import UndoneEdit
 
-TRIES = 5  # of a change of some members, while others change the same agent
+# Of a change of some members, while others change the same agent.
+TRIES = 5
 
 
 class TakingProfile(Operation):
@@ -139,7 +140,9 @@ async def _write(
             max_agents,
         )
     )
-    return caller.gateway.agents.parse(row) if row else None
+    if row:
+        return caller.gateway.agents.parse(row)
+    return None
 
 
 @get("/agents", summary="The agents this key may use, by name", opt={PROVES_TENANT: True})
@@ -269,7 +272,8 @@ async def remove_agent(
     """Delete a profile. memory: see `delete_agent`. Raises Forbidden, RequestConflict."""
     row = await _check_own(caller, name)
     agent = caller.gateway.agents.parse(row)
-    is_home_agent, agent_key = agent.settings.home == "agent", (caller.tenant, row.name)
+    is_home_agent = agent.settings.home == "agent"
+    agent_key = (caller.tenant, row.name)
     erases = memory == "erase" or (memory is None and is_home_agent)
     blocks = await caller.write(
         management.agents.delete_agent(caller.memory, agent_key, source, with_blocks=erases)
@@ -295,7 +299,8 @@ async def versions(
     caller: AtDoor, name: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[AgentVersion]:
     check_maker(caller)
-    name, before = segment(name), place_of(cursor, int)
+    name = segment(name)
+    before = place_of(cursor, int)
     agent_key = caller.tenant, name
     try:
         rows = await caller.read(

@@ -65,14 +65,18 @@ def check_may_approve(caller: ManagementRequest) -> None:
 
 def reach_of(caller: ManagementRequest) -> str | None:
     """Return the tenant whose approvals a request means; None for all."""
-    return None if caller.tenant == EVERY else caller.tenant
+    if caller.tenant == EVERY:
+        return None
+    return caller.tenant
 
 
 def approval_object(row: StoredApproval) -> Approval:
     """Return an approval as the API shows it."""
     members = msgspec.structs.asdict(row)
     times = {name: iso(members[name]) for name in ("created_at", "expires_at")}
-    decided = None if row.decided_at is None else iso(row.decided_at)
+    decided = None
+    if row.decided_at is not None:
+        decided = iso(row.decided_at)
     return Approval(**{**members, **times, "decided_at": decided})
 
 

@@ -57,10 +57,9 @@ async def _edit(
     context: UserContext, label: str, how: Edit, expect: int | None = None
 ) -> CoreBlock | None:
     """Edit a block. expect: the version that was seen, where the header does not say it."""
-    hand, expect = (
-        context.hand(),
-        expected_version(context.caller.request.headers) if expect is None else expect,
-    )
+    hand = context.hand()
+    if expect is None:
+        expect = expected_version(context.caller.request.headers)
     must_exist = context.caller.request.headers.get("if-match", "").strip() == "*"
 
     def needed(block: CoreBlock | None) -> CoreBlock | None:

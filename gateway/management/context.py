@@ -54,11 +54,15 @@ from memory.export_format import BadLine, TooManyLines
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
-CLOSE = [(b"connection", b"close")]  # where a body was not read to its end
-PAGE_CHARACTERS = 4 << 20  # of a page; encoding them takes the event loop some ms
+# Where a body was not read to its end.
+CLOSE = [(b"connection", b"close")]
+# Of a page; encoding them takes the event loop some ms.
+PAGE_CHARACTERS = 4 << 20
 MIB = 1 << 20
-JSON_MIB = 8  # limit of a request about one object
-STORE_OPTIONAL = "store_optional"  # option of a route that has something to show without the store
+# Limit of a request about one object.
+JSON_MIB = 8
+# Option of a route that has something to show without the store.
+STORE_OPTIONAL = "store_optional"
 # Option of a route that asks an upstream about a tenant not seen yet.
 PROVES_TENANT = "proves_tenant"
 EVERY = "*"  # ?tenant=* of an admin key: every tenant

@@ -53,7 +53,8 @@ from memory import (
 )
 from memory.export_format import SAID
 
-SHORT_BYTES = 1 << 14  # of a message that is read at once
+# Of a message that is read at once.
+SHORT_BYTES = 1 << 14
 
 
 def _to_schema(conversation: FoundConversation) -> Conversation:
@@ -115,10 +116,12 @@ async def conversations(
     operation_class=describe_body(ConversationPost),
 )
 async def bring_conversation(context: AtUser) -> Conversation:
-    caller, management_actor = context.caller, context.hand()
+    caller = context.caller
+    management_actor = context.hand()
     body = await caller.much()
     chat = await run_by_weight(body, schemas.brought, body, caller.rows)
-    del body  # what was long in it stands in the messages
+    # What was long in it stands in the messages.
+    del body
     imported_messages = await _parse_messages(chat.messages, context.memory.policy.screen)
     return _to_schema(
         await context.write(
@@ -136,7 +139,9 @@ async def _parse_messages(
 
     Raises BadRequest naming the message.
     """
-    now, glance, out = time.time(), QuickRead(), []
+    now = time.time()
+    glance = QuickRead()
+    out = []
     for index, message_text in enumerate(messages):
         where = f"messages[{index}]"
         work = partial(_read_message, message_text, where, now, screen)
@@ -155,7 +160,8 @@ def _read_message(
 
 def _parse_message(message: Json, where: str, now: float) -> ImportedMessage:
     """Validate and return one message. Raises BadRequest."""
-    content, calls = message.get("content"), message.get("tool_calls")
+    content = message.get("content")
+    calls = message.get("tool_calls")
     if not isinstance(message.get("role"), str):
         raise BadRequest(f"`{where}` needs a `role`.", param=where)
     if not (
@@ -196,7 +202,8 @@ def _parse_message(message: Json, where: str, now: float) -> ImportedMessage:
 async def messages(
     context: AtUser, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[Message]:
-    name, after = segment(ident), place_of(cursor, int) or 0
+    name = segment(ident)
+    after = place_of(cursor, int) or 0
     rows = await context.read(
         management.conversations.list_messages(
             context.memory, context.scope, name, after, limit + 1
@@ -265,7 +272,8 @@ Whose = NamedDependency[OwnerParams]
 async def conversation(
     caller: AtDoor, ident: FromPath[str], whose: Whose, cursor: Cursor = None, limit: PageLimit = 50
 ) -> WholeConversation:
-    name, after = segment(ident), place_of(cursor, int) or 0
+    name = segment(ident)
+    after = place_of(cursor, int) or 0
     found_conversation, rows = await caller.read(
         management.conversations.read_conversation(
             caller.memory, caller.reach, whose.of(name), after, limit + 1

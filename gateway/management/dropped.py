@@ -15,7 +15,8 @@ from gateway.management.query_params import Within
 from gateway.management.schemas import Page, Passage, place_of
 from memory import iso, management
 
-PREFIX, MAX_KEY_DIGITS = "drop_", 19
+PREFIX = "drop_"
+MAX_KEY_DIGITS = 19
 ReasonName = Annotated[
     str | None,
     QueryParameter(name="reason", description=f"one of {', '.join(management.dropped.REASONS)}"),

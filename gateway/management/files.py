@@ -79,7 +79,9 @@ async def store_file(context: UserContext, name: str) -> tuple[StoredFile, bool]
     """Store the request's body as a file; return it, and whether it is new or changed."""
     request = context.caller.request
     headers = dict(request.scope["headers"])
-    size = declared_length(headers) if is_plain(headers) else 0
+    size = 0
+    if is_plain(headers):
+        size = declared_length(headers)
     return await store_incoming(
         context, IncomingFile(name, size, stream_body(request.receive, headers))
     )

@@ -89,7 +89,9 @@ GIVEN = {"address": Provide(address)}
 
 
 def message_object(row: InboxMessage) -> AgentMessage:
-    delivered = None if row.delivered_at is None else iso(row.delivered_at)
+    delivered = None
+    if row.delivered_at is not None:
+        delivered = iso(row.delivered_at)
     return AgentMessage(
         id=row.id,
         sender=row.sender,

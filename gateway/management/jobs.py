@@ -52,7 +52,9 @@ def _reach(caller: AtDoor) -> VisibleScopes:
     nobody.
     """
     settings = caller.gateway.settings
-    return VisibleScopes(None) if settings.is_keyless else caller.reach
+    if settings.is_keyless:
+        return VisibleScopes(None)
+    return caller.reach
 
 
 @get("/jobs", summary="Background jobs, newest first: those that gave up, or in another state")
@@ -63,7 +65,8 @@ async def jobs(
         raise BadRequest(
             f"`state` is {which[:40]!r}: use one of {', '.join(STATES)}.", param="state"
         )
-    before, reach = place_of(cursor, int), _reach(caller)
+    before = place_of(cursor, int)
+    reach = _reach(caller)
     page_jobs, next_cursor = window(
         await caller.read(
             management.jobs.list_jobs(caller.memory, reach, which, before, limit + 1)

@@ -27,7 +27,8 @@ from gateway.wire.chat_request import parse
 from memory import iso
 
 K = TypeVar("K", bound=Key)
-TOLD_FAULTS = 5  # of a grant
+# Of a grant.
+TOLD_FAULTS = 5
 FROM_NEXT_START = (
     "This gateway stays in single-user mode until it is restarted or its configuration is "
     "reloaded; then every request needs a managed key. What it remembers until then belongs "
@@ -45,9 +46,10 @@ def inline_schema(schema: Any, definitions: dict[str, Any]) -> Any:
         return [inline_schema(x, definitions) for x in schema]
     if not isinstance(schema, dict):
         return schema
-    resolved = (
-        {**definitions[schema["$ref"].rsplit("/", 1)[1]], **schema} if "$ref" in schema else schema
-    )
+    if "$ref" in schema:
+        resolved = {**definitions[schema["$ref"].rsplit("/", 1)[1]], **schema}
+    else:
+        resolved = schema
     return {
         name: inline_schema(value, definitions)
         for name, value in resolved.items()
@@ -168,11 +170,10 @@ async def withdraw_key(caller: ManagementRequest, ident: str) -> RevokedKey:
         )
     row = await caller.write(api_keys.revoke_key(caller.memory.db, ident))
     await caller.gateway.keys.key_store.adopt(row.digest, None)
-    notes = (
-        ["This request used that key."]
-        if row.name == caller.principal.key and caller.principal.admin
-        else []
-    )
+    if row.name == caller.principal.key and caller.principal.admin:
+        notes = ["This request used that key."]
+    else:
+        notes = []
     if caller.gateway.settings.mode == "managed" and not caller.gateway.keys.admins:
         notes.append(NO_ADMIN)
     return _to_schema(RevokedKey, _readable(row), row, note=" ".join(notes) or None)
@@ -180,7 +181,8 @@ async def withdraw_key(caller: ManagementRequest, ident: str) -> RevokedKey:
 
 def _parse_grant(body: bytes) -> KeyGrant:
     """Parse a grant. Raises BadRequest naming the member and its value."""
-    parse(body)  # raises for invalid JSON, as for every body
+    # Raises for invalid JSON, as for every body.
+    parse(body)
     try:
         return KeyGrant.model_validate_json(body, strict=True)
     except ValidationError as e:

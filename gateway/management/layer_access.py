@@ -14,7 +14,8 @@ from gateway.http.paths import segment
 from gateway.management.context import EVERY, AtDoor, ManagementRequest, UserContext
 from memory import Scope, management
 
-NOT_FOUND = {"team": "team_not_found", "project": "project_not_found"}  # codes
+# Codes.
+NOT_FOUND = {"team": "team_not_found", "project": "project_not_found"}
 
 
 def is_operator(caller: ManagementRequest) -> bool:

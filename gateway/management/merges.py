@@ -51,11 +51,10 @@ async def merge_user(context: AtUser) -> Merged:
 
     merge_post = await context.asked(MergePost)
     merge = open_merge(context, merge_post.into, merge_post.tenant)
-    work = (
-        merging.plan_merge(context.memory.db, merge)
-        if merge_post.dry_run
-        else merging.merge_live_users(context.memory, merge)
-    )
+    if merge_post.dry_run:
+        work = merging.plan_merge(context.memory.db, merge)
+    else:
+        work = merging.merge_live_users(context.memory, merge)
     return _to_schema(merge, await context.write(work), dry_run=merge_post.dry_run)
 
 

@@ -33,12 +33,14 @@ from gateway.management.schemas import (
 )
 from memory import NewPassage, PassageChange, PassageFilter, iso, management
 
-TAGS = 32  # most tags of a search
+# Most tags of a search.
+TAGS = 32
 
 
 def to_schema(context: UserContext, row: dict[str, Any]) -> Passage:
     """Return a stored passage as the API has it."""
-    forgotten_at, fades_at = row["forgotten_at"], row["fades_at"]
+    forgotten_at = row["forgotten_at"]
+    fades_at = row["fades_at"]
     if forgotten_at is not None or context.caller.gateway.settings.memory.cleanup == "off":
         fades_at = None
     return Passage(

@@ -24,8 +24,10 @@ from gateway.wire.json_weight import is_readable
 from memory import BaseRule, InvalidRule, parse_rules
 
 PROFILE_BYTES = 256 << 10
-PROFILE_VALUES = 10_000  # each may be a fault of its own, which are all found in one step
-TOLD_FAULTS = 5  # of a profile
+# Each may be a fault of its own, which are all found in one step.
+PROFILE_VALUES = 10_000
+# Of a profile.
+TOLD_FAULTS = 5
 # Members of the object that the gateway itself gives it: a profile that was read can be sent back.
 GIVEN = frozenset(
     {"object", "id", "name", "source", "version", "created_at", "updated_at", "updated_by"}
@@ -128,7 +130,8 @@ def may_grant_tool(caller: ProfileMaker, pattern: str) -> bool:
     """
     if caller.runs_it:
         return True
-    key_tools, settings = caller.principal.tools, caller.gateway.settings
+    key_tools = caller.principal.tools
+    settings = caller.gateway.settings
     granted_patterns = key_tools.granted if settings.mode == "managed" else settings.toolbox.grant
     return Grants(granted_patterns, limits_of(key_tools.most)).allow(pattern)
 

@@ -16,7 +16,8 @@ from gateway.management.schemas import cursor_of, place_of
 from memory import SearchQuery, parse_time
 
 T = TypeVar("T")
-BARE_ZONE = re.compile(r" (\d\d:?\d\d)$")  # the plus of a time zone, not percent-encoded
+# The plus of a time zone, not percent-encoded.
+BARE_ZONE = re.compile(r" (\d\d:?\d\d)$")
 
 
 @dataclass(slots=True)
@@ -52,7 +53,9 @@ class SearchParams:
         """Return the query, limited to messages of a role if one is given. Raises BadRequest."""
         if role is not None and role not in ("user", "assistant", "tool"):
             raise BadRequest(f"`role` is {role[:40]!r}: use user, assistant or tool.", param="role")
-        return replace(self.query, roles=(role,)) if role else self.query
+        if role:
+            return replace(self.query, roles=(role,))
+        return self.query
 
 
 Within = NamedDependency[TimeRange]

@@ -337,7 +337,8 @@ class BroughtChat(NamedTuple):
     id: str | None
 
 
-MARKED = 1_000_000  # limits the number of values before a body is parsed
+# Limits the number of values before a body is parsed.
+MARKED = 1_000_000
 _brought = msgspec.json.Decoder(_Brought).decode
 
 
@@ -353,11 +354,15 @@ def brought(body: bytes, max_messages: int | None) -> BroughtChat:
             code="too_many_values",
         )
     end_step()
-    cut_text, spans = cut_long_strings(body) if takes_long(body) else (body, {})
+    if takes_long(body):
+        cut_text, spans = cut_long_strings(body)
+    else:
+        cut_text, spans = (body, {})
     try:
         chat = _brought(cut_text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
-        parse_body(body, ConversationPost)  # raises a precise error
+        # Raises a precise error.
+        parse_body(body, ConversationPost)
         raise BadRequest(f"The body cannot be read: {e}", code="invalid_json") from e
     messages: Sequence[msgspec.Raw | bytes] = chat.messages
     if spans:
@@ -377,7 +382,10 @@ def brought(body: bytes, max_messages: int | None) -> BroughtChat:
 def message_of(message_text: msgspec.Raw | bytes, where: str) -> Json:
     """Parse one message. Raises BadRequest."""
     is_copied = isinstance(message_text, bytes | bytearray)
-    message_bytes = message_text if is_copied else bytes(message_text)
+    if is_copied:
+        message_bytes = message_text
+    else:
+        message_bytes = bytes(message_text)
     end_step()
     if has_many_values(message_bytes):
         raise BadRequest(f"`{where}` has over {VALUES} values: leave some out.", param=where)
@@ -439,7 +447,8 @@ def place_of(cursor: str | None, kind: type[T]) -> T | None:
         place = msgspec.json.decode(
             base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True), type=kind
         )
-        if isinstance(place, int) and not 0 <= place < 2**63:  # range of a row key
+        # Range of a row key.
+        if isinstance(place, int) and not 0 <= place < 2**63:
             raise ValueError("not a position in a list")
         return place
     except (msgspec.DecodeError, binascii.Error, ValueError) as e:

@@ -29,7 +29,8 @@ FAULT = re.compile(
     r"`\$\.?(.*)`)?",
     re.DOTALL,
 )
-NESTED = re.compile(r"(.*)` - at `\$\.?(.*)", re.DOTALL)  # a member's name within a fault
+# A member's name within a fault.
+NESTED = re.compile(r"(.*)` - at `\$\.?(.*)", re.DOTALL)
 PATH_STEP = re.compile(r"(\w+)|\[(\d+)\]")
 
 
@@ -53,7 +54,9 @@ def parse_body(body: bytes, model: type[S]) -> S:
             # A name is whatever the client wrote, also one that looks like a place.
             is_nested = name not in value
             name = (_place_of(name) if is_nested else name)[:MAX_SHOWN_CHARACTERS]
-            hint = "" if is_nested else did_you_mean(name, model.__struct_fields__)
+            hint = ""
+            if not is_nested:
+                hint = did_you_mean(name, model.__struct_fields__)
             raise BadRequest(f"`{name}` is not a member of this body{hint}", param=name) from e
         if missing_member is not None:
             missing_member = _place_of(missing_member)
@@ -67,13 +70,18 @@ def parse_body(body: bytes, model: type[S]) -> S:
 def _place_of(name: str) -> str:
     """Return where a member stands whose name a fault tells with its place, if it is nested."""
     match = NESTED.fullmatch(name)
-    return f"{match[2]}.{match[1]}" if match else name
+    if match:
+        return f"{match[2]}.{match[1]}"
+    return name
 
 
 def _at(value: Any, path: str) -> Any:
     """Return the value at a path such as `tags[1]`."""
     for name, index in PATH_STEP.findall(path):
-        value = value[name] if name else value[int(index)]
+        if name:
+            value = value[name]
+        else:
+            value = value[int(index)]
     return value
 
 

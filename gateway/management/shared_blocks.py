@@ -369,7 +369,8 @@ async def delete_block(caller: AtDoor, ident: FromPath[str]) -> Gone:
 async def versions(
     caller: AtDoor, ident: FromPath[str], cursor: Cursor = None, limit: PageLimit = 50
 ) -> Page[SharedVersion]:
-    block_name, before = name_block(caller, ident), place_of(cursor, int)
+    block_name = name_block(caller, ident)
+    before = place_of(cursor, int)
     await _read_access(caller, block_name)
     check_operator(caller)
     rows = await caller.read(

@@ -65,7 +65,9 @@ async def members(
 ) -> Page[SharedMember]:
     block_name = await _open(caller, ident)
     place = place_of(cursor, tuple[str, str, str])
-    after = MemberName(*place) if place is not None else None
+    after = None
+    if place is not None:
+        after = MemberName(*place)
     stored_members = await caller.read(
         management.shared_blocks.list_members(caller.memory, block_name, after, limit + 1)
     )

@@ -10,7 +10,8 @@ from memory import iso
 from memory.export_format import Content, Description, Label, Limit, Name
 from memory.management.shared_blocks import MemberName, StoredMember, StoredShared
 
-MOST_MEMBERS = 10_000  # of a new block
+# Of a new block.
+MOST_MEMBERS = 10_000
 
 
 class SharedMember(msgspec.Struct, omit_defaults=True):
@@ -121,7 +122,9 @@ class MemberPut(_Sent):
 
 def member_object(member: StoredMember) -> SharedMember:
     """Return a membership as the API shows it."""
-    (kind, name, agent), write, joined_at = member.member, member.write, iso(member.joined_at)
+    (kind, name, agent) = member.member
+    write = member.write
+    joined_at = iso(member.joined_at)
     return SharedMember(
         write,
         joined_at,
@@ -155,7 +158,9 @@ def parse_member(member_post: MemberPost) -> MemberName | None:
     """Return the member that a body names; None if it names none, or several."""
     kinds = [kind for kind in ("user", "agent", "team", "project") if getattr(member_post, kind)]
     if member_post.everyone:
-        return MemberName("everyone") if not kinds else None
+        if not kinds:
+            return MemberName("everyone")
+        return None
     if kinds in (["user"], ["user", "agent"]):
         return MemberName("user", (member_post.user or "").strip(), member_post.agent or "")
     if len(kinds) != 1:

@@ -76,9 +76,10 @@ async def add_skill(context: UserContext, draft: SkillDraft, status: str | None)
     """Add a skill. Raises BadRequest, RequestConflict."""
     policy = context.memory.policy
     with translate_skill_errors():
-        status = (
-            policy.skills.new_status if status is None else management.skills.check_status(status)
-        )
+        if status is None:
+            status = policy.skills.new_status
+        else:
+            status = management.skills.check_status(status)
         draft = management.skills.check_draft(draft, policy.skills.characters)
     check_secrets(context, text=draft.text, description=draft.description)
     work = management.skills.add_skill(context.memory, context.hand(), draft, status)

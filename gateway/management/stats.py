@@ -23,9 +23,11 @@ from gateway.storage.usage import UsageFilter
 from memory import VisibleScopes, iso, management
 from memory.management.activity import Distribution, RecentTurn, TurnMonitor
 
-DAYS = 7  # looked at, unless `since` says otherwise
+# Looked at, unless `since` says otherwise.
+DAYS = 7
 DAY_SECONDS = 86_400
-MAX_GROUPS = 50  # of models, keys, days
+# Of models, keys, days.
+MAX_GROUPS = 50
 
 
 class ContextMonitor(msgspec.Struct):
@@ -106,7 +108,8 @@ async def read_stats(caller: ManagementRequest, since: float | None, user: str |
 
     Raises Unavailable.
     """
-    since = since if since is not None else time.time() - DAYS * DAY_SECONDS
+    if since is None:
+        since = time.time() - DAYS * DAY_SECONDS
     reach = VisibleScopes(caller.reach.tenant, caller.principal.only)
     monitors = await caller.read(
         management.activity.read_monitors(caller.memory, reach, since, user)
@@ -135,7 +138,9 @@ async def read_stats(caller: ManagementRequest, since: float | None, user: str |
 
 
 def _ratio(part: int, total: int) -> float | None:
-    return part / total if total else None
+    if total:
+        return part / total
+    return None
 
 
 def _point(turn: RecentTurn) -> TurnPoint:
@@ -158,7 +163,8 @@ def _point(turn: RecentTurn) -> TurnPoint:
 async def _usage(caller: ManagementRequest, usage_filter: UsageFilter) -> dict[str, list[Json]]:
     """Return requests, tokens and cost, by model, key and day."""
     with translate_errors():
-        await caller.gateway.usage.flush()  # include requests that have just ended
+        # Include requests that have just ended.
+        await caller.gateway.usage.flush()
     out = {}
     for by in ("model", "key", "day"):
         groups = await caller.read(

@@ -10,7 +10,8 @@ from memory import iso
 from memory.export_format import Description, Name
 from memory.management.layers import ProjectRules, StoredProject, StoredTeam, TeamMember
 
-MOST_LISTED = 10_000  # users, or teams, of one project
+# Users, or teams, of one project.
+MOST_LISTED = 10_000
 UserNames = Annotated[
     list[Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]],
     msgspec.Meta(max_length=MOST_LISTED),

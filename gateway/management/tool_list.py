@@ -11,7 +11,8 @@ from gateway.tools.mcp_tool import McpTool
 from gateway.tools.registry import RegisteredTool, ToolEntry, ToolRegistry
 
 COLLIDES = "another tool has this name"
-NOT_USABLE = ("new", "changed", "refused")  # of definitions that a server lists
+# Of definitions that a server lists.
+NOT_USABLE = ("new", "changed", "refused")
 REASONS = {"new": "it waits to be accepted", "changed": "its change waits to be accepted"}
 
 
@@ -20,7 +21,8 @@ def list_tools(caller: ManagementRequest) -> list[Json]:
 
     Who runs the gateway sees all of them, those of servers that wait to be accepted too.
     """
-    registry, key_tools = caller.gateway.toolbox, caller.principal.tools
+    registry = caller.gateway.toolbox
+    key_tools = caller.principal.tools
     granted_patterns = key_tools.granted
     if caller.gateway.settings.mode != "managed":
         granted_patterns = caller.gateway.settings.toolbox.grant

@@ -16,7 +16,8 @@ from gateway.management.schemas import describe_body
 from memory import RuleChain, ToolRun
 
 MAX_CALLS = MAX_ROUNDS = 1000
-SLICE_SECONDS = 0.005  # that the event loop is held at a time
+# That the event loop is held at a time.
+SLICE_SECONDS = 0.005
 RunStatus = Literal["ok", "error", "timeout", "cancelled", "unknown"]
 
 
@@ -91,7 +92,8 @@ async def _judge_rounds(
     judged_rounds = []
     until = time.monotonic() + SLICE_SECONDS
     for calls in rounds:
-        verdicts, runs = [], []
+        verdicts = []
+        runs = []
         for call in calls:
             verdict = chain.judge(call.name)
             verdicts.append(CallVerdict(call.name, verdict.decision, verdict.rule, verdict.message))

@@ -111,7 +111,8 @@ async def run_tool(caller: AtDoor, name: FromPath[str]) -> ToolRunResult:
             "Only an admin key may run a tool by hand. Send one as `Authorization: Bearer ...`."
         )
     run_post = await caller.parse_body(ToolRunPost)
-    registry, tenant = caller.gateway.toolbox, caller.tenant
+    registry = caller.gateway.toolbox
+    tenant = caller.tenant
     registered = registry.catalog(tenant).tools.get(name)
     if registered is None:
         raise _no_tool(name)
@@ -121,7 +122,9 @@ async def run_tool(caller: AtDoor, name: FromPath[str]) -> ToolRunResult:
         admitted = CallChecker({name: registered}, 1).check(call, 0)
     except RefusedCall as e:
         return ToolRunResult("refused", str(e), 0.0)
-    scope = caller.memory.scope(tenant, run_post.user, "default") if run_post.user else None
+    scope = None
+    if run_post.user:
+        scope = caller.memory.scope(tenant, run_post.user, "default")
     origin = RunOrigin(tenant, scope, ident, caller.principal.key)
     until = asyncio.get_running_loop().time() + registered.timeout
     tool_caller = ToolCaller(tenant, run_post.user or None, "default", ident)

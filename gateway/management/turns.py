@@ -54,7 +54,8 @@ def list_degraded(
     caller: ManagementRequest, since: float, user: str | None = None
 ) -> Sequence[DegradedTurn]:
     """Return the degraded turns that this process holds and the caller may see, newest first."""
-    tenant, only = caller.reach.tenant, caller.principal.only
+    tenant = caller.reach.tenant
+    only = caller.principal.only
 
     def may_see(turn: DegradedTurn) -> bool:
         return (
@@ -113,9 +114,14 @@ async def turns(
     Those that the memory could not record are known to this process alone, the newest of them. They
     are listed while the store is down too, with a warning.
     """
-    since = span.since if span.since is not None else time.time() - LATELY_SECONDS
+    if span.since is not None:
+        since = span.since
+    else:
+        since = time.time() - LATELY_SECONDS
     only = caller.principal.only
-    visible_name = visible_user(caller, user) if user is not None or only is None else None
+    visible_name = None
+    if user is not None or only is None:
+        visible_name = visible_user(caller, user)
     recorded_turns, warning = await read_turns(
         caller,
         management.activity.list_turns(
@@ -150,7 +156,9 @@ def _unrecorded(turn: DegradedTurn) -> ListedTurn:
 
 def _to_schema(turn: RecentTurn, reasons: Mapping[str, str]) -> ListedTurn:
     explain = turn.explain
-    reason = reasons.get(explain.request_id) if explain else None
+    reason = None
+    if explain:
+        reason = reasons.get(explain.request_id)
     return ListedTurn(
         f"{turn.key:016x}",
         turn.tenant,

@@ -132,7 +132,8 @@ async def usage(
             param="group_by",
         )
     with translate_errors():
-        await caller.gateway.usage.flush()  # include requests that have just ended
+        # Include requests that have just ended.
+        await caller.gateway.usage.flush()
     if is_by_request:
         return await _requests(caller, wanted, cursor, limit)
     by = list(dict.fromkeys(by))
@@ -155,7 +156,8 @@ def visible_user(caller: ManagementRequest, user: str | None) -> str | None:
                 param="user",
             )
         return None
-    user = check_name(user.strip(), "user")  # as requests do
+    # As requests do.
+    user = check_name(user.strip(), "user")
     if not caller.principal.may_name(user):
         raise Forbidden(
             f"This key may not reach the user {user[:64]!r}. Use one of its own users, or a "
@@ -179,7 +181,8 @@ async def _requests(
 
 def _request(row: dict[str, Any]) -> UsageRequest:
     tokens = {f"{name}_tokens": row.pop(name) for name in SUMMED}
-    cost, _ = row.pop("cost"), row.pop("id")
+    cost = row.pop("cost")
+    _ = row.pop("id")
     members = {**row, "created_at": iso(row["created_at"]), "agent": row["agent"] or None}
     return UsageRequest(**members, **tokens, cost_usd=cost)
 

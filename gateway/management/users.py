@@ -97,7 +97,8 @@ async def export_user(context: AtUser) -> Stream:
     lines = management.users.export_user(
         context.memory, context.scope.tenant, context.user, context.agent
     )
-    with translate_errors():  # read before the status is sent, so that errors have their own
+    # Read before the status is sent, so that errors have their own.
+    with translate_errors():
         head_lines = [await anext(lines), await anext(lines)]
     return Stream(_import_lines(head_lines, lines), media_type=NDJSON)
 
@@ -129,7 +130,8 @@ class TakingLines(Operation):
     operation_class=TakingLines,
 )
 async def import_user(context: AtUser, importing: NamedDependency[RunningImports]) -> Imported:
-    caller, management_actor = context.caller, context.hand("import")
+    caller = context.caller
+    management_actor = context.hand("import")
     with importing.of(context.scope.tenant):
         manifest = ImportManifest(
             await caller.much(),

@@ -24,7 +24,8 @@ from memory.management.tool_calls import MemoryCaller
 
 PARAMETERS = ("agent",)
 AGENT = b"x-memory-agent"
-CLIENT_CHARACTERS = 100  # of a program's name
+# Of a program's name.
+CLIENT_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ def principal_of(gateway: GatewayState, headers: Mapping[bytes, bytes]) -> Princ
 
 async def check_tenant(gateway: GatewayState, principal: Principal) -> None:
     """Raise NotNamed for a tenant that no upstream accepts (own-key mode); StoreDown."""
-    settings, memory = gateway.settings, gateway.memory
+    settings = gateway.settings
+    memory = gateway.memory
     if settings.mode != "own-key" or settings.single_user:
         return
     with translate_errors():
@@ -124,7 +126,9 @@ async def _zone(
 
 
 def _path_user(path: str) -> str | None:
-    return segment(path.split("/")[2]) if path.startswith("/u/") else None
+    if path.startswith("/u/"):
+        return segment(path.split("/")[2])
+    return None
 
 
 def _with_agent(headers: Mapping[bytes, bytes], query: bytes) -> Mapping[bytes, bytes]:
@@ -152,7 +156,8 @@ def _with_agent(headers: Mapping[bytes, bytes], query: bytes) -> Mapping[bytes, 
 def _client(headers: Mapping[bytes, bytes], request: RpcRequest) -> dict[str, str]:
     """Return the name and version of a client's program, as it tells them."""
     client_info = request.client
-    name, version = client_info.get("name"), client_info.get("version")
+    name = client_info.get("name")
+    version = client_info.get("version")
     if isinstance(name, str) and name:
         return {
             "name": name[:CLIENT_CHARACTERS],
@@ -167,8 +172,11 @@ def _reader(
     principal: Principal, headers: Mapping[bytes, bytes], request: RpcRequest, home: str
 ) -> bytes:
     """Return a digest of the program that reads the results. home: of an agent's own memory."""
-    name = str(request.client.get("name", "")) if request.is_modern else ""
+    name = ""
+    if request.is_modern:
+        name = str(request.client.get("name", ""))
     program = name.encode("utf-8", "surrogatepass")
     parts = [principal.key.encode(), b"\x00", headers.get(b"user-agent", b""), b"\x00", program]
-    parts += [b"\x00", home.encode()] if home else []
+    if home:
+        parts += [b"\x00", home.encode()]
     return keyed_hash(b"reader", *parts)[:16]

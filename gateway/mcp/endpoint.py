@@ -37,7 +37,8 @@ from gateway.state import GatewayState, headers_of, request_id
 
 log = logging.getLogger("mnemogate")
 MIB = 1 << 20
-CALLS = 64  # of one key at a time; more wait
+# Of one key at a time; more wait.
+CALLS = 64
 LEASE_SECONDS = 60.0
 Pairs = list[tuple[bytes, bytes]]
 
@@ -116,7 +117,8 @@ async def _look(
         return await methods.answer(gateway.memory, caller, request), []
     quota = KeyQuota(principal.key, rpm=principal.limits.rpm)
     ticket = await gateway.limits.admit(quota, 0, 0.0, LEASE_SECONDS)
-    calls, name = gateway.process.calls, (principal.tenant, principal.key)
+    calls = gateway.process.calls
+    name = (principal.tenant, principal.key)
     call_slots = calls.get(name)
     if call_slots is None:
         call_slots = calls[name] = asyncio.Semaphore(CALLS)

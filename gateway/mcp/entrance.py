@@ -21,13 +21,15 @@ def recognise(path: str) -> None:
 
 def error_body(error: GatewayError, request: str) -> bytes:
     """Return an error as a body. request: its name."""
-    from gateway.mcp import errors  # most gateways never meet such a client
+    # Most gateways never meet such a client.
+    from gateway.mcp import errors
 
     return errors.error_body(error, None)
 
 
 async def serve(gateway: GatewayState, scope: Any, receive: Receive, send: Send) -> None:
     """Answer a request over ASGI."""
-    from gateway.mcp import endpoint  # most gateways never meet such a client
+    # Most gateways never meet such a client.
+    from gateway.mcp import endpoint
 
     await endpoint.serve(gateway, scope, receive, send)

@@ -38,7 +38,10 @@ class RpcError(GatewayError):
         request: RequestId = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.number, self.data, self.request = status, number, data, request
+        self.status = status
+        self.number = number
+        self.data = data
+        self.request = request
 
 
 class NotNamed(Forbidden):
@@ -53,14 +56,17 @@ def number_of(error: GatewayError) -> int:
         return UNAUTHORISED
     if error.status in RETRIED_STATUSES:
         return TRY_LATER
-    return INTERNAL_ERROR if error.status >= 500 else INVALID_REQUEST
+    if error.status >= 500:
+        return INTERNAL_ERROR
+    return INVALID_REQUEST
 
 
 def error_body(error: GatewayError, request: RequestId) -> bytes:
     """Return an error as a body. request: the id of what it answers, None where it is unknown."""
     members: dict[str, Any] = {"code": number_of(error), "message": error.message}
     if isinstance(error, RpcError):
-        request = error.request if request is None else request
+        if request is None:
+            request = error.request
         if error.data is not None:
             members["data"] = error.data
     return msgspec.json.encode({"jsonrpc": "2.0", "id": request, "error": members})

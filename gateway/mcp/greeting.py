@@ -21,7 +21,8 @@ def server_info() -> Json:
     """Return what we say of ourselves."""
     try:
         installed_version = version("mnemogate")
-    except PackageNotFoundError:  # run from its source
+    except PackageNotFoundError:
+        # Run from its source.
         installed_version = "0"
     return {"name": "mnemogate", "title": "Mnemogate memory", "version": installed_version}
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from gateway.mcp.protocol import RpcRequest, bad_params
 from gateway.wire.chat import Json
 
-MAX_CHARACTERS = 20_000  # of an argument
+# Of an argument.
+MAX_CHARACTERS = 20_000
 
 
 class MemoryPrompt(NamedTuple):
@@ -70,12 +71,16 @@ def _describe(name: str, prompt: MemoryPrompt) -> Json:
 def get_prompt(request: RpcRequest) -> Json:
     """Return the prompt that a request names. Raises RpcError."""
     name = request.params.get("name")
-    prompt = PROMPTS.get(name) if isinstance(name, str) else None
+    prompt = None
+    if isinstance(name, str):
+        prompt = PROMPTS.get(name)
     if prompt is None:
         names = ", ".join(PROMPTS)
         raise bad_params(request, f"Unknown prompt: {str(name)[:80]!r}. There are: {names}.")
     arguments = request.params.get("arguments")
-    argument = arguments.get(prompt.argument) if isinstance(arguments, dict) else None
+    argument = None
+    if isinstance(arguments, dict):
+        argument = arguments.get(prompt.argument)
     if prompt.needs_it and not (isinstance(argument, str) and argument.strip()):
         raise bad_params(request, f"The prompt {name!r} needs the argument {prompt.argument!r}.")
     if isinstance(argument, str) and len(argument) > MAX_CHARACTERS:

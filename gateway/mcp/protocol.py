@@ -34,9 +34,13 @@ MAX_BYTES = 1 << 20
 MAX_VALUES = 100_000
 MAX_DEPTH = 64
 META = "io.modelcontextprotocol/"
-VERSION_KEY, CAPABILITIES_KEY = f"{META}protocolVersion", f"{META}clientCapabilities"
-CLIENT_KEY, SERVER_KEY = f"{META}clientInfo", f"{META}serverInfo"
-VERSION, METHOD, NAME = b"mcp-protocol-version", b"mcp-method", b"mcp-name"
+VERSION_KEY = f"{META}protocolVersion"
+CAPABILITIES_KEY = f"{META}clientCapabilities"
+CLIENT_KEY = f"{META}clientInfo"
+SERVER_KEY = f"{META}serverInfo"
+VERSION = b"mcp-protocol-version"
+METHOD = b"mcp-method"
+NAME = b"mcp-name"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 # Members whose results say that nobody may keep them.
 CACHED = frozenset(
@@ -74,7 +78,9 @@ class RpcRequest(NamedTuple):
             info = self.params["_meta"].get(CLIENT_KEY)
         else:
             info = self.params.get("clientInfo")
-        return info if isinstance(info, dict) else {}
+        if isinstance(info, dict):
+            return info
+        return {}
 
 
 def read_request(body: bytes, headers: Pairs) -> RpcRequest:
@@ -99,7 +105,9 @@ def read_line(line: bytes) -> RpcRequest:
     """Return what a line asks that came without headers. Raises RpcError."""
     request = _check_message(_decode(line))
     meta = request.params.get("_meta")
-    revision = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
+    revision = None
+    if isinstance(meta, dict):
+        revision = meta.get(VERSION_KEY)
     return request._replace(revision=revision if isinstance(revision, str) else HANDSHAKES[0])
 
 
@@ -156,7 +164,8 @@ def _check_message(message: Any) -> RpcRequest:
         raise _malformed("`id` must be a string or a whole number.")
     if "method" not in message and ("result" in message or "error" in message):
         return RpcRequest(ident, "", {}, "", True)
-    method, params = message.get("method"), message.get("params", {})
+    method = message.get("method")
+    params = message.get("params", {})
     if not isinstance(method, str) or not method:
         raise _malformed("`method` must be a string.", ident)
     if not isinstance(params, dict):
@@ -214,7 +223,9 @@ def header_value(header: bytes) -> str | None:
     try:
         data = base64.b64decode(base64_match[1], validate=True)
         is_canonical = base64.b64encode(data).decode() == base64_match[1]
-        return data.decode() if is_canonical else None
+        if is_canonical:
+            return data.decode()
+        return None
     except (binascii.Error, ValueError):
         return None
 
@@ -245,4 +256,6 @@ def write_result(request: RpcRequest, result: Json, server: Json) -> bytes:
 def text_of(params: Mapping[str, Any], name: str) -> str | None:
     """Return a member that is a text; None for any other."""
     value = params.get(name)
-    return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return value
+    return None

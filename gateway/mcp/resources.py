@@ -13,7 +13,8 @@ from memory import Memory
 from memory.management import shown_memory
 from memory.management.tool_calls import MemoryCaller
 
-BLOCKS, CHANGES = "memory://blocks/", "memory://changes"
+BLOCKS = "memory://blocks/"
+CHANGES = "memory://changes"
 PLAIN = "text/plain"
 SHOWN_CHANGES = 50
 TEMPLATES: Json = {
@@ -78,4 +79,6 @@ async def _read(memory: Memory, caller: MemoryCaller, uri: str) -> str | None:
         if not uri.startswith(BLOCKS):
             return None
         block = await shown_memory.show_block(memory, caller, uri[len(BLOCKS) :])
-    return None if block is None else block.text
+    if block is None:
+        return None
+    return block.text

@@ -24,7 +24,8 @@ from gateway.mcp.protocol import (
 )
 from gateway.wire.chat import decode
 
-RUNNING = 64  # messages at a time; more are read when one is answered
+# Messages at a time; more are read when one is answered.
+RUNNING = 64
 CANCELLED = "notifications/cancelled"
 Headers = dict[str, str]
 # Sends a message to a gateway; returns the body of its answer. Raises GatewayError.
@@ -54,7 +55,8 @@ class StdioRelay:
     """Answers lines. relay: sends on what this process does not know. write: writes a line."""
 
     def __init__(self, relay: Relay, write: Callable[[bytes], None]) -> None:
-        self._relay, self._write = relay, write
+        self._relay = relay
+        self._write = write
         self._tasks: dict[RequestId, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(RUNNING)
         self.client: Mapping[str, object] = {}
@@ -119,4 +121,6 @@ def check_answer(body: bytes) -> bytes:
         raise GatewayError("What answered is no Mnemogate gateway: it sent no JSON.") from e
     if not isinstance(message, dict) or "jsonrpc" not in message:
         raise GatewayError("What answered is no Mnemogate gateway: it sent no JSON-RPC.")
-    return body if b"\n" not in body else msgspec.json.encode(message)
+    if b"\n" not in body:
+        return body
+    return msgspec.json.encode(message)

@@ -113,7 +113,8 @@ async def call_tool(memory: Memory, caller: DoorCaller, request: RpcRequest) -> 
         names = ", ".join(sorted(SCHEMAS))
         raise bad_params(request, f"Unknown tool: {str(name)[:80]!r}. The tools are: {names}.")
     arguments = request.params.get("arguments")
-    arguments = {} if arguments is None else arguments
+    if arguments is None:
+        arguments = {}
     if caller.memory is None:
         return CallResult(NOBODY)
     with translate_errors():

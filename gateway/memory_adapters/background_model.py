@@ -33,7 +33,8 @@ from gateway.usage.meter import Meter, guess_tokens
 from gateway.wire.chat import Json
 from memory import BackgroundCall, Postponed, TooLong, Unusable
 
-CALL_SECONDS = 110.0  # below a job's lease
+# Below a job's lease.
+CALL_SECONDS = 110.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +55,26 @@ class BackgroundModelClient:
         if call.tools:
             body["tools"] = list(call.tools)
         forward = self._dispatcher(call, body)
-        started_at, record = time.perf_counter(), _new_record(call, name)
+        started_at = time.perf_counter()
+        record = _new_record(call, name)
         try:
             return await ask_model(forward, self.router, body, max_tokens)
         except GatewayError as e:
-            record.status, record.code = e.status, e.code or code_of(e)
+            record.status = e.status
+            record.code = e.code or code_of(e)
             self._raise_if_known(e, call, forward.caller)
             raise
         except Unusable:
-            record.status, record.code = 502, "cut_completion"
+            record.status = 502
+            record.code = "cut_completion"
             raise
         except (msgspec.DecodeError, KeyError, IndexError, TypeError):
-            record.status, record.code = 502, "malformed_completion"
+            record.status = 502
+            record.code = "malformed_completion"
             raise
         except asyncio.CancelledError:
-            record.status, record.code = 499, "stopped"
+            record.status = 499
+            record.code = "stopped"
             raise
         finally:
             bill = forward.meter.bill()
@@ -85,7 +91,9 @@ class BackgroundModelClient:
         Raises Postponed if there is no credential for it.
         """
         is_own_key = self.settings.mode == "own-key"
-        authorization = self.credentials.get(call.tenant) if is_own_key else None
+        authorization = None
+        if is_own_key:
+            authorization = self.credentials.get(call.tenant)
         if is_own_key and authorization is None:
             raise Postponed("no request of the tenant has brought a credential since the start")
         return Dispatcher(

@@ -19,7 +19,8 @@ from gateway.wire.lone_surrogates import without_halves
 from memory import EmbedRefused, EmbedUnavailable, Postponed
 
 BATCH = 96
-VECTOR_BYTES = 16 << 20  # of an answer: 96 vectors of 4,096 numbers have some 9 MB
+# Of an answer: 96 vectors of 4,096 numbers have some 9 MB.
+VECTOR_BYTES = 16 << 20
 
 # Errors of the input; other errors concern the moment, the key or the URL.
 REFUSALS = (
@@ -45,8 +46,10 @@ class UpstreamEmbedder:
     def __init__(
         self, model: str, router: Router, credentials: CredentialCache, *, own_key: bool = False
     ) -> None:
-        self.model, self.own_key = model, own_key
-        self.router, self._credentials = router, credentials
+        self.model = model
+        self.own_key = own_key
+        self.router = router
+        self._credentials = credentials
 
     async def __call__(self, tenant: str, texts: Sequence[str]) -> list[list[float]]:
         out: list[list[float]] = []

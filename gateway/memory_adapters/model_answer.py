@@ -12,7 +12,8 @@ from gateway.wire.chat import Json
 from memory import Unusable
 
 # Tokens beside those of the answer: for a model that thinks, and after an answer that was cut off.
-THOUGHT_TOKENS, GROWN_TOKENS = 4096, 16_384
+THOUGHT_TOKENS = 4096
+GROWN_TOKENS = 16_384
 CUT = "length"
 
 
@@ -26,7 +27,9 @@ async def ask_model(forward: Dispatcher, router: Router, body: Json, tokens: int
     thinks = any(router.thinking.thinks(t.model, router.facts(t.model)) for t in targets)
     windows = [t.window for t in targets if t.window is not None]
     prompt = guess_tokens(len(msgspec.json.encode(body)))
-    token_limit = max(tokens, min(windows) - prompt) if windows else None
+    token_limit = None
+    if windows:
+        token_limit = max(tokens, min(windows) - prompt)
     limit = _bounded(tokens + thinks * THOUGHT_TOKENS, token_limit)
     choice = await forward.complete_choice({**body, "max_tokens": limit})
     grown = _bounded(tokens + GROWN_TOKENS, token_limit)
@@ -45,4 +48,6 @@ async def ask_model(forward: Dispatcher, router: Router, body: Json, tokens: int
 
 
 def _bounded(tokens: int, token_limit: int | None) -> int:
-    return tokens if token_limit is None else min(tokens, token_limit)
+    if token_limit is None:
+        return tokens
+    return min(tokens, token_limit)

@@ -37,7 +37,9 @@ def build_semantic_search(
             "Mnemogate's source"
         )
     vectors = settings.storage.vectors
-    index = ChromaIndex(vectors, settings.data / "chroma") if vectors != "none" else None
+    index = None
+    if vectors != "none":
+        index = ChromaIndex(vectors, settings.data / "chroma")
     return SemanticSearch(embed, index, settings.storage.exact_below)
 
 

@@ -24,28 +24,33 @@ class Summarizer:
         self, gateway: GatewayState, forward: Dispatcher, model: str, summarizer: str | None = None
     ) -> None:
         """summarizer: the agent's own, None for that of the settings."""
-        self._gateway, self._forward, self._model = gateway, forward, model
+        self._gateway = gateway
+        self._forward = forward
+        self._model = model
         configured = gateway.settings.memory.summarizer
-        self._summarizer = configured if summarizer is None else summarizer
+        if summarizer is None:
+            self._summarizer = configured
+        else:
+            self._summarizer = summarizer
 
     def _route(self) -> Route:
         name = self._summarizer
-        return (
-            self._gateway.router.route(name, Principal("", "summariser"))
-            if name
-            else self._forward.route
-        )
+        if name:
+            return self._gateway.router.route(name, Principal("", "summariser"))
+        return self._forward.route
 
     @property
     def window(self) -> int | None:
         """The smallest context window of the models that may be called, in tokens."""
-        windows, account = self._gateway.windows, self._forward.caller.account
+        windows = self._gateway.windows
+        account = self._forward.caller.account
         known_windows = [windows.get(t, account) for t in self._route().targets]
         return min((w for w in known_windows if w is not None), default=None)
 
     async def __call__(self, messages: Sequence[Json], max_tokens: int) -> str:
         route = self._route()
-        before, caller = self._forward, self._forward.caller
+        before = self._forward
+        caller = self._forward.caller
         dispatcher = Dispatcher(
             route,
             before.choice,

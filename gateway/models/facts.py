@@ -39,8 +39,6 @@ def _read(path: Path, changed_at: int) -> dict[str, dict[str, Any]]:
 def facts_file() -> Path:
     """Return the path of `models.toml`, as installed or in a checkout."""
     installed_path = Path(__file__).parents[1] / "defaults" / "models.toml"
-    return (
-        installed_path
-        if installed_path.exists()
-        else Path(__file__).parents[2] / "config" / "models.toml"
-    )
+    if installed_path.exists():
+        return installed_path
+    return Path(__file__).parents[2] / "config" / "models.toml"

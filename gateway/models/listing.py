@@ -52,7 +52,8 @@ def model_list(
 def _whole(upstream_card: Json) -> Json:
     """Return an upstream's entry, with ours for a member that is missing or of a wrong type."""
     card = _card(upstream_card["id"])
-    created_at, owner = upstream_card.get("created"), upstream_card.get("owned_by")
+    created_at = upstream_card.get("created")
+    owner = upstream_card.get("owned_by")
     if isinstance(created_at, (int, float)) and not isinstance(created_at, bool):
         card["created"] = int(created_at)
     if isinstance(owner, str):

@@ -8,7 +8,8 @@ from typing import Any
 
 from memory import Cache
 
-MODELS_BYTES, MODEL_BYTES = 1 << 17, 150  # clients choose the names of models
+# Clients choose the names of models.
+MODELS_BYTES, MODEL_BYTES = 1 << 17, 150
 _names = re.compile(
     r"(?:^|[^a-z])(?:o[1-9]|gpt-[5-9]|gpt-oss|qwq|qwen3|magistral|deepseek-(?:r\d|v3\.[1-9]|v[4-9])"
     r"|glm-(?:4\.[5-9]|[5-9])|gemini-(?:2\.5|[3-9])|grok-(?:3-mini|[4-9])|minimax-m|nemotron"

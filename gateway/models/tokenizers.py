@@ -42,11 +42,9 @@ class Published:
 
 def folder(data: Path, env: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of the files: tiktoken's cache, if set, else `tokenizers` in `data`."""
-    return (
-        Path(cache_folder)
-        if (cache_folder := env.get("TIKTOKEN_CACHE_DIR"))
-        else data / "tokenizers"
-    )
+    if cache_folder := env.get("TIKTOKEN_CACHE_DIR"):
+        return Path(cache_folder)
+    return data / "tokenizers"
 
 
 def published_file(family: str) -> Published:
@@ -68,7 +66,9 @@ def read_verified(family: str, folder: Path) -> bytes | None:
         data = (folder / published.file_name).read_bytes()
     except OSError:
         return None
-    return data if published.fits(data) else None
+    if published.fits(data):
+        return data
+    return None
 
 
 def load(family: str, folder: Path) -> Encode | None:
@@ -95,17 +95,16 @@ class Vocabularies:
     """
 
     def __init__(self, folder: Path, counters: dict[str, TokenCounter]) -> None:
-        self._folder, self._counters = folder, counters
+        self._folder = folder
+        self._counters = counters
         self._loads: dict[str, asyncio.Task[None] | None] = {}
 
     def start_loading(self, family: str) -> str:
         """Start loading if there may be a file; return the family."""
         if family not in self._loads:
-            available = (
-                family in FAMILIES and any(self._folder.glob("*"))
-                if self._folder.is_dir()
-                else False
-            )
+            available = False
+            if self._folder.is_dir():
+                available = family in FAMILIES and any(self._folder.glob("*"))
             self._loads[family] = asyncio.ensure_future(self._load(family)) if available else None
         return family
 

@@ -31,10 +31,11 @@ from gateway.wire.chat import Json, decode
 from gateway.wire.headers import merge_headers, upstream_headers
 from gateway.wire.json_members import UnreadableMembers, find_members, read_string
 
-USER_MEMBERS = (b"user", b"safety_identifier")  # of a body that may name its user
+# Of a body that may name its user.
+USER_MEMBERS = (b"user", b"safety_identifier")
 LIST_SECONDS = 2.0
 LIST_BYTES = 4 << 20
-# Whose calls are billed by the tokens of texts.
+# Whose calls are billed by the tokens of texts, however the path is spelt.
 BY_TOKENS = frozenset(
     {
         "/chat/completions",
@@ -47,8 +48,10 @@ BY_TOKENS = frozenset(
     }
 )
 STREAMS = re.compile(rb'"stream"\s*:\s*true')
-PRODUCT = re.compile(r"[\w.-]{1,40}", re.ASCII)  # what a User-Agent begins with
-WORD = re.compile(r"[a-z_]{0,30}")  # of a path, where an id is none
+# What a User-Agent begins with.
+PRODUCT = re.compile(r"[\w.-]{1,40}", re.ASCII)
+# Of a path, where an id is none.
+WORD = re.compile(r"[a-z_]{0,30}")
 SEGMENTS = 4
 
 log = logging.getLogger("mnemogate")
@@ -109,7 +112,7 @@ async def pass_on(
         await check(gateway, content)
     user = await run_by_weight(content.data, _user_of, content) if fenced else None
     forward = new_dispatcher(gateway, route, headers, principal, user)
-    if folded in BY_TOKENS:  # however it is spelt, it costs the same
+    if folded in BY_TOKENS:
         forward.meter.guess = guess_tokens(len(content.data))
     passing = RelayedRequest(
         content.method,
@@ -120,7 +123,8 @@ async def pass_on(
         started_at=started_at,
     )
     output = 0 if folded == "/embeddings" else None
-    answer, name = answering(content, forward, passing), request_id(scope)
+    answer = answering(content, forward, passing)
+    name = request_id(scope)
     entry = RequestInfo(name, principal, folded, started_at, model or "", output=output)
     entry.background = answer.goes_on
     _tell_of_no_memory(gateway, content.method, headers, folded)
@@ -136,7 +140,8 @@ async def _model_in(content: RelayedContent, path: str, query: str) -> str | Non
 
 async def _read_content(gateway: GatewayState, scope: Any, receive: Any) -> RelayedContent:
     """Read a request whose key reaches its path. Raises GatewayError."""
-    headers, method = merge_headers(scope["headers"]), scope["method"]
+    headers = merge_headers(scope["headers"])
+    method = scope["method"]
     principal = gateway.keys.caller(headers)
     path = tail_of(scope["path"])
     check_path(principal, method, folded_path(path))
@@ -210,7 +215,9 @@ def _tell_of_no_memory(
         return
     agent = headers.get(b"user-agent", b"").decode("ascii", "replace")
     program = PRODUCT.match(agent)
-    client = program[0] if program else "a client without a name"
+    client = "a client without a name"
+    if program:
+        client = program[0]
     place = "/".join(
         s if WORD.fullmatch(s) else "..." for s in path.split("/", SEGMENTS)[:SEGMENTS]
     )
@@ -227,4 +234,6 @@ def _tell_of_no_memory(
 
 def route_for(gateway: GatewayState, name: str | None, principal: Principal) -> Route:
     """Return the route of a model; the default one where none is named. Raises GatewayError."""
-    return gateway.router.route(name, principal) if name else Route(((gateway.router.default(),),))
+    if name:
+        return gateway.router.route(name, principal)
+    return Route(((gateway.router.default(),),))

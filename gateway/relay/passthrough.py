@@ -39,8 +39,10 @@ from gateway.wire.multipart import is_form
 from gateway.wire.sse import COMMENT, DONE, LONG_BYTES, SseEvent, frame
 from gateway.wire.stream_endings import ending_of, is_object
 
-USAGE_BYTES = 8 << 20  # of an answer that is looked into for its usage
-WHOLE_BYTES = 1 << 20  # of an answer in which something is replaced before it goes on
+# Of an answer that is looked into for its usage.
+USAGE_BYTES = 8 << 20
+# Of an answer in which something is replaced before it goes on.
+WHOLE_BYTES = 1 << 20
 USAGE = re.compile(rb'"usage"\s*:\s*\{')
 
 
@@ -66,11 +68,14 @@ class PassthroughProducer:
     """An answer that is the upstream's own. stream: the client asked for events."""
 
     def __init__(self, forward: Dispatcher, passing: RelayedRequest, stream: bool) -> None:
-        self._forward, self._relayed, self.stream = forward, passing, stream
+        self._forward = forward
+        self._relayed = passing
+        self.stream = stream
         self._ending = ending_of(passing.path, passing.several)
         self._raw_reply: RawReply | None = None
         self._whole_body: bytes | None = None
-        self._is_edited = False  # so that its length is not known beforehand
+        # So that its length is not known beforehand.
+        self._is_edited = False
         self._committed = False
 
     @property
@@ -131,10 +136,14 @@ class PassthroughProducer:
                 self._is_edited = True
                 editor = MemberEditor(b"model", encode(alias))
                 first_part = editor.feed(first_part)
-        usage_parts, size = [first_part], len(first_part)
+        usage_parts = [first_part]
+        size = len(first_part)
         yield first_part
         async for data in incoming.body:
-            part = data if editor is None else editor.feed(data)
+            if editor is None:
+                part = data
+            else:
+                part = editor.feed(data)
             if json and (size := size + len(part)) <= USAGE_BYTES:
                 usage_parts.append(part)
             yield part
@@ -198,19 +207,25 @@ class PassthroughProducer:
                 and event.data != DONE
                 and not is_object(event.data or b"")
             ):
-                continue  # cut before its last brace
+                # Cut before its last brace.
+                continue
             shown_event = self._edit(event)
             self._ending.see(shown_event)
             out.append(shown_event.event_bytes)
             if not event.ended and not self._ending.is_complete:
-                out.append(b"\n\n")  # so that what tells of the cut is an event of its own
-        return out[0] if len(out) == 1 else b"".join(out)
+                # So that what tells of the cut is an event of its own.
+                out.append(b"\n\n")
+        if len(out) == 1:
+            return out[0]
+        return b"".join(out)
 
     def _edit(self, event: SseEvent) -> SseEvent:
         """Return an event as it is shown; of a long one the long plain strings are not read."""
         if not event.data or event.data == DONE:
             return event
-        text = CutText(event.data) if len(event.data) > LONG_BYTES else None
+        text = None
+        if len(event.data) > LONG_BYTES:
+            text = CutText(event.data)
         data = event.data if text is None else text.cut_text
         if USAGE.search(data):
             self._forward.meter.record_usage(usage_of(data))
@@ -220,7 +235,9 @@ class PassthroughProducer:
         edited = replace_model(data, alias)
         if edited == data:
             return event
-        head = b"event: " + event.name + b"\n" if event.name else b""
+        head = b""
+        if event.name:
+            head = b"event: " + event.name + b"\n"
         if text is not None:
             edited = join_body(text.restore(edited))
         framed_event = frame(edited)
@@ -240,7 +257,9 @@ class PassthroughProducer:
                 incoming.status,
                 events=True,
             )
-        length = None if self._is_edited else incoming.header(b"content-length")
+        length = None
+        if not self._is_edited:
+            length = incoming.header(b"content-length")
         if self._whole_body is not None:
             length = b"%d" % len(self._whole_body)
         return ResponseHead(
@@ -256,9 +275,9 @@ class PassthroughProducer:
     def keepalive(self) -> bytes:
         # openai-python takes a blank line after an `id` field for an event of its own: there the
         # comment stands before the next one.
-        return (
-            COMMENT[:-1] if self._raw_reply is not None and self._raw_reply.framer.ids else COMMENT
-        )
+        if self._raw_reply is not None and self._raw_reply.framer.ids:
+            return COMMENT[:-1]
+        return COMMENT
 
     def instead_of(self, error: Exception) -> None:
         return
@@ -269,7 +288,9 @@ class PassthroughProducer:
 
 def _usage(data: bytes) -> Any:
     """Return the usage that a whole answer tells, where it is no work to find."""
-    return usage_of(data) if is_readable(data) else None
+    if is_readable(data):
+        return usage_of(data)
+    return None
 
 
 def _with_target_model(body: bytes, model: str, content_type: bytes) -> bytes:

@@ -53,7 +53,8 @@ STATELESS = frozenset(
     }
 )
 READING = ("GET", "HEAD", "OPTIONS", "DELETE")
-NAMING = ("models", "engines", "deployments")  # what a model's name stands behind in a path
+# What a model's name stands behind in a path.
+NAMING = ("models", "engines", "deployments")
 QUERY_FIELDS = 100
 
 
@@ -98,9 +99,14 @@ def model_asked(
     """
     data, content_type = body
     if not principal.limited:
-        return model_of(data, content_type) if data else None
-    body_model = model_for_certain(data, content_type) if data else None
-    path_models, query_models = _models_in_path(principal, path), _models_in_query(query)
+        if data:
+            return model_of(data, content_type)
+        return None
+    body_model = None
+    if data:
+        body_model = model_for_certain(data, content_type)
+    path_models = _models_in_path(principal, path)
+    query_models = _models_in_query(query)
     names = {*path_models, *query_models, *([body_model] if body_model else ())}
     if len(names) > 1:
         raise BadRequest(

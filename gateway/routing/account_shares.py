@@ -80,7 +80,8 @@ class AccountShares:
                 await waiter
         except (TimeoutError, asyncio.CancelledError) as e:
             if waiter.done() and not waiter.cancelled():
-                shares.leave(account)  # granted at the same moment
+                # Granted at the same moment.
+                shares.leave(account)
             else:
                 shares.forget(account, waiter)
             if isinstance(e, TimeoutError):

@@ -37,10 +37,14 @@ from memory import (
 
 log = logging.getLogger("mnemogate")
 LETTA_ID = re.compile(r"agent-([0-9a-f]{8})-" + r"([0-9a-f]{4})-" * 3 + r"([0-9a-f]{12})")
-CONFIG, TENANT = "config", "tenant"  # where a profile comes from
-DEFAULT = "default"  # the memory that a user has without an agent
-PARSED_BYTES, PARSED_EACH = 4 << 20, 4000
-MAX_NAMED = 20  # agents that an error lists
+# Where a profile comes from.
+CONFIG, TENANT = "config", "tenant"
+# The memory that a user has without an agent.
+DEFAULT = "default"
+PARSED_BYTES = 4 << 20
+PARSED_EACH = 4000
+# Agents that an error lists.
+MAX_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +58,29 @@ class Agent:
 
     @property
     def source(self) -> str:
-        return CONFIG if self.row is None else TENANT
+        if self.row is None:
+            return CONFIG
+        return TENANT
 
     @property
     def version(self) -> int:
-        return self.row.version if self.row is not None else 0
+        if self.row is not None:
+            return self.row.version
+        return 0
 
     def owner(self, user: str | None) -> str | None:
         """Return whose memory it has when a user talks to it."""
-        return home_of(self.name) if self.settings.home == "agent" else user
+        if self.settings.home == "agent":
+            return home_of(self.name)
+        return user
 
 
 def own_id(name: str) -> str:
     """Return the id that a name spells as a Letta client does; any other name as it is."""
     match = LETTA_ID.fullmatch(name)
-    return f"agent_{''.join(match.groups())}" if match else name
+    if match:
+        return f"agent_{''.join(match.groups())}"
+    return name
 
 
 def settings_of(profile: str | bytes) -> AgentSettings:
@@ -80,7 +92,8 @@ class AgentDirectory:
     """Finds agents by name or id. secret: the server's, for the ids of configured agents."""
 
     def __init__(self, settings: Settings, memory: Memory, secret: bytes) -> None:
-        self._memory, self._deadline = memory, settings.memory.read_deadline_ms / 1000
+        self._memory = memory
+        self._deadline = settings.memory.read_deadline_ms / 1000
         self._configured = {
             name: Agent(
                 f"agent_{keyed_hash(secret[:64], b'agent', name.encode()).hex()[:32]}",
@@ -129,7 +142,9 @@ class AgentDirectory:
             if configured is None:
                 raise
             row = None
-        return self.parse(row) if row is not None else configured
+        if row is not None:
+            return self.parse(row)
+        return configured
 
     async def list_agents(self, principal: Principal) -> list[ListedAgent]:
         """Return the agents that a key may call, in the order of their names.
@@ -163,8 +178,13 @@ class AgentDirectory:
 
     async def find_reflection_plan(self, tenant: str, agent: str) -> ReflectionPlan:
         """Return how the memory of an agent is tidied. Raises StoreUnavailable."""
-        profile = None if agent == "default" else await self.find(tenant, agent, certain=False)
-        policy = self._memory.policy if profile is None else self.policy_of(profile)
+        profile = None
+        if agent != "default":
+            profile = await self.find(tenant, agent, certain=False)
+        if profile is None:
+            policy = self._memory.policy
+        else:
+            policy = self.policy_of(profile)
         return policy.reflect.plan
 
     async def has_clock(self) -> bool:
@@ -192,7 +212,8 @@ class AgentDirectory:
 
         The same object while neither changes, by which the memory knows what it keeps.
         """
-        base, key = self._memory.policy, (agent.id, agent.version)
+        base = self._memory.policy
+        key = (agent.id, agent.version)
         base_and_policy = self._policies.get(key)
         if base_and_policy is None or base_and_policy[0] is not base:
             base_and_policy = base, _merge_policy(base, agent.settings)
@@ -233,13 +254,17 @@ def listed_agent(agent: Agent) -> ListedAgent:
     glance = AgentGlance(
         profile.title, profile.description, profile.model, profile.home, list(profile.tags)
     )
-    created_at = agent.row.created_at if agent.row is not None else 0.0
+    created_at = 0.0
+    if agent.row is not None:
+        created_at = agent.row.created_at
     return ListedAgent(agent.id, agent.name, glance, created_at)
 
 
 def named_agent(model: str) -> str | None:
     """Return the agent that a model's name calls, None for a model."""
-    return model[len(PREFIX) :] if model.startswith(PREFIX) else None
+    if model.startswith(PREFIX):
+        return model[len(PREFIX) :]
+    return None
 
 
 def may_call_name(principal: Principal, name: str) -> bool:

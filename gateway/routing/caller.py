@@ -39,7 +39,9 @@ class Caller(msgspec.Struct, frozen=True):
         key = target.settings.api_key
         if key is not None and key.get_secret_value():
             return b"Bearer " + key.get_secret_value().encode()
-        return None if self.managed else self.authorization
+        if self.managed:
+            return None
+        return self.authorization
 
     def loggable(self, data: bytes) -> str:
         """Return the beginning of an upstream's text on one line, for the log.
@@ -47,5 +49,6 @@ class Caller(msgspec.Struct, frozen=True):
         The client's own key is redacted.
         """
         key = (self.authorization or b"").rpartition(b" ")[2]
-        data = data.replace(key, b"[key]") if key else data
+        if key:
+            data = data.replace(key, b"[key]")
         return " ".join(data[: 4 * LOGGED].decode("utf-8", "replace").split())[:LOGGED]

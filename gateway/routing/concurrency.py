@@ -31,7 +31,8 @@ class ConcurrencyLimiter:
 
     async def take(self, target: Target, patience: float) -> None:
         """Take one of the target's slots, within `patience` seconds. Raises Unavailable."""
-        name, limit = target.label, self.limit_of(target)
+        name = target.label
+        limit = self.limit_of(target)
         waiters = self._waiters.get(name)
         if not waiters and self._taken_slots[name] < limit:
             self._taken_slots[name] += 1
@@ -44,8 +45,10 @@ class ConcurrencyLimiter:
                 await waiter
         except (TimeoutError, asyncio.CancelledError) as e:
             if waiter.done() and not waiter.cancelled():
-                self.give(name)  # granted at the same moment
-            elif waiter in waiters:  # not if it was just granted or skipped at the same moment
+                # Granted at the same moment.
+                self.give(name)
+            elif waiter in waiters:
+                # Not if it was just granted or skipped at the same moment.
                 waiters.remove(waiter)
             if isinstance(e, TimeoutError):
                 raise Unavailable(
@@ -73,7 +76,8 @@ class SlotBody:
     """A response body that releases its slot once, however it ends."""
 
     def __init__(self, body: AsyncIterator[bytes], give_slots: Callable[[], None]) -> None:
-        self._body, self._give_slots = body, give_slots
+        self._body = body
+        self._give_slots = give_slots
         self._over = False
 
     def __aiter__(self) -> SlotBody:

@@ -24,16 +24,26 @@ from gateway.upstream.window_probe import GREATEST, WindowProbe
 from memory import Cache, PromptReport
 
 log = logging.getLogger("mnemogate")
-FIRST_SECONDS = 0.25  # that a target's first turn waits for its server to tell the window
-RETRY_SECONDS = 60.0  # before a server that could not be reached is asked again
-LEARNT_SECONDS = 3600.0  # that a window holds which a server did not tell
-REFUSED_SHARE = 0.75  # of a prompt that was refused, as a window: what was cut of it fits
-REFUSED_LEAST = 1024  # tokens; no smaller window is learnt from a refusal
-FITTING = 3  # times our count of a prompt, or a third of it, that a refusal may tell of it
-CUT_LEAST = 512  # tokens; no window is smaller, so a smaller report counts something else
-TAKEN_SECONDS = 3600.0  # that a server is trusted with prompts of a size that it counted whole
-STEADY_SHARE = 0.75  # of the longest prompt that a server took: it cuts to no less
-RECORDS_BYTES, RECORDS_EACH = 1 << 19, 400  # bounded: behind `*`, clients choose the names
+# That a target's first turn waits for its server to tell the window.
+FIRST_SECONDS = 0.25
+# Before a server that could not be reached is asked again.
+RETRY_SECONDS = 60.0
+# That a window holds which a server did not tell.
+LEARNT_SECONDS = 3600.0
+# Of a prompt that was refused, as a window: what was cut of it fits.
+REFUSED_SHARE = 0.75
+# Tokens; no smaller window is learnt from a refusal.
+REFUSED_LEAST = 1024
+# Times our count of a prompt, or a third of it, that a refusal may tell of it.
+FITTING = 3
+# Tokens; no window is smaller, so a smaller report counts something else.
+CUT_LEAST = 512
+# That a server is trusted with prompts of a size that it counted whole.
+TAKEN_SECONDS = 3600.0
+# Of the longest prompt that a server took: it cuts to no less.
+STEADY_SHARE = 0.75
+# Bounded: behind `*`, clients choose the names.
+RECORDS_BYTES, RECORDS_EACH = 1 << 19, 400
 
 
 @dataclass(slots=True)
@@ -63,7 +73,8 @@ class WindowRecord:
         """Note the count of a prompt that was not cut."""
         if reported_tokens == self.learnt and not self.varies:
             # It fits in what was taken for the window, and still counts the same.
-            self.learnt, self.unreliable = None, True
+            self.learnt = None
+            self.unreliable = True
         self.varies = self.varies or self.longest_prompt not in (0, reported_tokens)
         self.longest_prompt = max(self.longest_prompt, reported_tokens)
 
@@ -87,7 +98,10 @@ class ContextWindows:
 
     def get(self, target: Target, account: str) -> int | None:
         """Return a target's window, None if nobody knows it. account: see `Caller`."""
-        name = _name(target, account) if account else target.label
+        if account:
+            name = _name(target, account)
+        else:
+            name = target.label
         record = self.records.get(name) or WindowRecord()
         window = record.reported_window or target.window
         if record.learnt is None or time.monotonic() > record.until:
@@ -119,9 +133,12 @@ class ContextWindows:
         counted_tokens: our count of it, 0 if unknown. quoted_sizes: tokens of the prompt and of
         the window, if the error names them.
         """
-        before, window = self.get(target, caller.account), 0
+        before = self.get(target, caller.account)
+        window = 0
         if quoted_sizes is None:
-            window = int(REFUSED_SHARE * counted_tokens) if before is None else 0
+            window = 0
+            if before is None:
+                window = int(REFUSED_SHARE * counted_tokens)
         elif (
             counted_tokens / FITTING <= quoted_sizes[0] <= counted_tokens * FITTING
             and quoted_sizes[1] < quoted_sizes[0]
@@ -151,22 +168,25 @@ class ContextWindows:
         out to have cut the prompt, else 0.
         """
         record = self._record(target, caller)
-        if record.loading:  # by now it is loaded
+        # By now it is loaded.
+        if record.loading:
             record.loading = False
             self._ask(target, caller, anew=True)
         if report is None:
             return 0
         if report.is_whole:
-            record.note_whole(report.reported)
+            record.note_whole(report.reported_tokens)
             if report.fewest and size > record.largest_request:
-                record.largest_request, record.taken_until = size, time.monotonic() + TAKEN_SECONDS
+                record.largest_request = size
+                record.taken_until = time.monotonic() + TAKEN_SECONDS
             return 0
         record.largest_request = 0
-        if not record.believes(report.reported):
+        if not record.believes(report.reported_tokens):
             return 0
-        window = max(report.reported, record.longest_prompt)
+        window = max(report.reported_tokens, record.longest_prompt)
         if window >= (self.get(target, caller.account) or GREATEST):
-            return 0  # no news: a prompt that no compaction made fit
+            # No news: a prompt that no compaction made fit.
+            return 0
         self._learn(target, caller, window)
         log.warning(
             "%s cut a prompt without saying so: it was sent at least %d tokens and reports %d. "
@@ -174,7 +194,7 @@ class ContextWindows:
             "context_window of this model to it",
             target.label,
             report.fewest,
-            report.reported,
+            report.reported_tokens,
             window,
         )
         return window
@@ -212,16 +232,22 @@ class ContextWindows:
 
     def _learn(self, target: Target, caller: Caller, window: int) -> None:
         record = self._record(target, caller)
-        record.learnt, record.until = window, time.monotonic() + LEARNT_SECONDS
+        record.learnt = window
+        record.until = time.monotonic() + LEARNT_SECONDS
         record.largest_request = 0
 
     def _record(self, target: Target, caller: Caller) -> WindowRecord:
         account = caller.account
-        name = _name(target, account) if account else target.label
+        if account:
+            name = _name(target, account)
+        else:
+            name = target.label
         if (record := self.records.get(name)) is None:
             self.records.put(name, record := WindowRecord())
         return record
 
 
 def _name(target: Target, account: str) -> str:
-    return f"{target.label}\x00{account}" if account else target.label
+    if account:
+        return f"{target.label}\x00{account}"
+    return target.label

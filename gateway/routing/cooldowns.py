@@ -18,8 +18,10 @@ from typing import Protocol
 
 from memory import Cache
 
-KEPT_SECONDS = 3600.0  # how long a record stays half-open
-BYTES, EACH = 1 << 20, 1050  # bounds the records: with `*`, clients choose the model names
+# How long a record stays half-open.
+KEPT_SECONDS = 3600.0
+# Bounds the records: with `*`, clients choose the model names.
+BYTES, EACH = 1 << 20, 1050
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,12 @@ class Cooldowns(Protocol):
 
 @dataclass(slots=True)
 class _FailureRecord:
-    asked_until: float = -math.inf  # end of a cooldown that the upstream asked for, by the clock
-    failed_until: float = -math.inf  # end of a cooldown after too many failures
-    probe: float = -math.inf  # until when the right to probe is held
+    # End of a cooldown that the upstream asked for, by the clock.
+    asked_until: float = -math.inf
+    # End of a cooldown after too many failures.
+    failed_until: float = -math.inf
+    # Until when the right to probe is held.
+    probe: float = -math.inf
     failures: deque[float] = field(default_factory=deque)
 
     @property
@@ -122,7 +127,8 @@ class LocalCooldowns:
         }
 
     async def record_failure(self, name: str, asked_seconds: float | None) -> None:
-        now, rules = self._clock(), self.rules
+        now = self._clock()
+        rules = self.rules
         record = self.records.get(name) or _FailureRecord()
         self.records.put(name, record)
         half_open = record.until <= now < record.until + KEPT_SECONDS

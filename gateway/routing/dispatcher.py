@@ -63,7 +63,8 @@ from gateway.wire.headers import (
 from gateway.wire.sse import SseFramer
 
 log = logging.getLogger("mnemogate")
-LONGEST_PAUSE = 10.0  # seconds; a client told to wait longer is told so at once
+# Seconds; a client told to wait longer is told so at once.
+LONGEST_PAUSE = 10.0
 Answered = TypeVar("Answered", CompletionReply, RawReply)
 
 
@@ -182,18 +183,19 @@ class Dispatcher(msgspec.Struct):
         target = self.served or (
             self._candidates[0].target if self._candidates else self.route.tiers[0][0]
         )
-        return self.route.name if target.model != self.route.name else None
+        if target.model != self.route.name:
+            return self.route.name
+        return None
 
     def target_headers(self, started_at: float) -> Pairs:
         """Return the headers that name the target, the attempts and the gateway's own time.
 
         started_at: by perf_counter; time spent waiting for the upstream is left out.
         """
-        target_header = (
-            [(b"x-mnemogate-upstream", header_value(target.label))]
-            if (target := self.served or self.last_target)
-            else []
-        )
+        if target := self.served or self.last_target:
+            target_header = [(b"x-mnemogate-upstream", header_value(target.label))]
+        else:
+            target_header = []
         overhead = max(0.0, time.perf_counter() - started_at - self.waited) * 1000
         return [
             *target_header,
@@ -207,11 +209,15 @@ class Dispatcher(msgspec.Struct):
         if not self._candidates:
             await self.first_target()
         loop = asyncio.get_running_loop()
-        ready: dict[str, float] = {}  # the loop's time at which what was tried may be tried again
+        # The loop's time at which what was tried may be tried again.
+        ready: dict[str, float] = {}
         while True:
             candidates = self._candidates
             is_only = len(candidates) == 1
-            candidate = candidates[0] if is_only else self._next_candidate(ready)
+            if is_only:
+                candidate = candidates[0]
+            else:
+                candidate = self._next_candidate(ready)
             label = candidate.target.label
             if (seconds_left := ready.get(label, 0.0) - loop.time()) > 0:
                 self.waited += seconds_left
@@ -253,7 +259,8 @@ class Dispatcher(msgspec.Struct):
 
         A caller who leaves says nothing about the target, but pays for a request that was sent.
         """
-        started_at, target = time.perf_counter(), trial.candidate.target
+        started_at = time.perf_counter()
+        target = trial.candidate.target
         self._written = False
         try:
             answer = await send(target)
@@ -273,7 +280,8 @@ class Dispatcher(msgspec.Struct):
         try:
             await trial.succeed()
         except BaseException:
-            await answer.incoming.close()  # nobody else knows of it yet
+            # Nobody else knows of it yet.
+            await answer.incoming.close()
             raise
         return answer
 
@@ -290,11 +298,9 @@ class Dispatcher(msgspec.Struct):
         if not worth_retrying(error) and not elsewhere:
             raise error
         self.failures += 1
-        return (
-            math.inf
-            if elsewhere
-            else asyncio.get_running_loop().time() + retry_delay(error, self.failures)
-        )
+        if elsewhere:
+            return math.inf
+        return asyncio.get_running_loop().time() + retry_delay(error, self.failures)
 
     def _prefer_target(self, target: Target) -> None:
         """Later rounds begin with the target that served."""
@@ -312,16 +318,17 @@ class Dispatcher(msgspec.Struct):
 
         Raises Unavailable if no slot is free in time.
         """
-        outgoing.until, outgoing.model, outgoing.on_written = (
-            self.deadline,
-            target.model,
-            self._leaves,
-        )
+        outgoing.until = self.deadline
+        outgoing.model = target.model
+        outgoing.on_written = self._leaves
         outgoing.tenant = self.caller.tenant
         needs_slot = target.concurrent or self.caller.shares
-        places = await self._take_slots(target) if needs_slot else None
+        places = None
+        if needs_slot:
+            places = await self._take_slots(target)
         try:
-            self.attempts, self.last_target = self.attempts + 1, target
+            self.attempts = self.attempts + 1
+            self.last_target = target
             incoming = await target.upstream.send(outgoing)
         except BaseException:
             if places is not None:
@@ -344,13 +351,12 @@ class Dispatcher(msgspec.Struct):
 
         Returns what gives them back. Raises Unavailable.
         """
-        loop, choice = asyncio.get_running_loop(), self.choice
+        loop = asyncio.get_running_loop()
+        choice = self.choice
         with ExitStack() as places:
             if self.caller.shares:
-                seconds, capacity = (
-                    target.settings.timeouts.connect,
-                    target.settings.max_connections,
-                )
+                seconds = target.settings.timeouts.connect
+                capacity = target.settings.max_connections
                 await self._take_share(places, target.provider, capacity, loop.time() + seconds)
             if target.concurrent:
                 until = min(loop.time() + choice.rules.queue_seconds, self.deadline)
@@ -364,7 +370,8 @@ class Dispatcher(msgspec.Struct):
 
     async def _take_share(self, places: ExitStack, name: str, capacity: int, until: float) -> None:
         """Take one of the tenant's share of `capacity` slots, by the loop's time `until`."""
-        shares, tenant = self.choice.shares, self.caller.tenant
+        shares = self.choice.shares
+        tenant = self.caller.tenant
         patience = min(until, self.deadline) - asyncio.get_running_loop().time()
         await shares.take(name, tenant, capacity, patience)
         places.callback(shares.give, name, tenant)
@@ -381,7 +388,10 @@ class Dispatcher(msgspec.Struct):
         is_request_fault = isinstance(
             error, UpstreamRefused | BadRequest | Unavailable
         ) and not is_target_failure(error)
-        level = logging.INFO if is_request_fault else logging.WARNING
+        if is_request_fault:
+            level = logging.INFO
+        else:
+            level = logging.WARNING
         log.log(
             level,
             "upstream call failed: %s at %s, attempt %d%s: %s",

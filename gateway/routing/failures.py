@@ -55,11 +55,13 @@ PROMPT = (
     ),
 )
 
-ERROR_TEXT = 4000  # characters of an error that are looked into
+# Characters of an error that are looked into.
+ERROR_TEXT = 4000
 # What an error about the prompt names as the parameter at fault, if it names any.
 PROMPT_PARAMS = (None, "", "messages", "input", "prompt", "input_tokens", "input_text")
 
-LOGGED = 1000  # most characters of an upstream's text in the log
+# Most characters of an upstream's text in the log.
+LOGGED = 1000
 
 
 def error_json(status: int, data: bytes, headers: Pairs) -> tuple[bytes, Pairs]:
@@ -97,7 +99,9 @@ def sizes_told(error: UpstreamRefused) -> tuple[int, int] | None:
         next((int(match[1]) for pattern in ways if (match := pattern.search(text))), 0)
         for ways in (CONTEXT_WINDOW_MESSAGE, PROMPT)
     )
-    return (prompt, window) if window and prompt else None
+    if window and prompt:
+        return (prompt, window)
+    return None
 
 
 def _overflow_text(error: UpstreamRefused) -> str:
@@ -105,7 +109,9 @@ def _overflow_text(error: UpstreamRefused) -> str:
     if error.status not in (400, 413, 422):
         return ""
     text = _error_text(error.content)
-    return text if OVERFLOW.search(text) else ""
+    if OVERFLOW.search(text):
+        return text
+    return ""
 
 
 def _error_text(content: bytes, *, nested: bool = False) -> str:
@@ -117,12 +123,22 @@ def _error_text(content: bytes, *, nested: bool = False) -> str:
     try:
         body = decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        is_text = content.lstrip()[:1] not in (b"{", b"[")  # else JSON that was cut short
-        return content[:ERROR_TEXT].decode("utf-8", "replace") if is_text else ""
-    body = body[0] if isinstance(body, list) and body else body  # Google's
-    error = body.get("error", body) if isinstance(body, dict) else body
+        # Else JSON that was cut short.
+        is_text = content.lstrip()[:1] not in (b"{", b"[")
+        if is_text:
+            return content[:ERROR_TEXT].decode("utf-8", "replace")
+        return ""
+    # Google's.
+    if isinstance(body, list) and body:
+        body = body[0]
+    if isinstance(body, dict):
+        error = body.get("error", body)
+    else:
+        error = body
     if not isinstance(error, dict):
-        return error[:ERROR_TEXT] if isinstance(error, str) else ""
+        if isinstance(error, str):
+            return error[:ERROR_TEXT]
+        return ""
     code = error.get("code")
     about_prompt = code == "context_length_exceeded" or error.get("param") in PROMPT_PARAMS
     if code == "invalid_value" or not about_prompt:
@@ -130,7 +146,9 @@ def _error_text(content: bytes, *, nested: bool = False) -> str:
     sizes = [f"{n} {error[n]}" for n in ("n_prompt_tokens", "n_ctx") if type(error.get(n)) is int]
     words = [w for n in ("message", "detail", "code", "type") if isinstance(w := error.get(n), str)]
     metadata = error.get("metadata")
-    raw_error = metadata.get("raw") if isinstance(metadata, dict) and not nested else None
+    raw_error = None
+    if isinstance(metadata, dict) and not nested:
+        raw_error = metadata.get("raw")
     if isinstance(raw_error, str):
         words.append(_error_text(raw_error.encode(), nested=True))
     return ". ".join([*sizes, *(word[:ERROR_TEXT] for word in words)])
@@ -140,7 +158,9 @@ def as_context_overflow(e: UpstreamRefused) -> UpstreamRefused:
     """Return the upstream's error with the code by which frameworks recognise an overflow."""
     try:
         body = decode(e.content)
-        error = body.get("error") if isinstance(body, dict) else None
+        error = None
+        if isinstance(body, dict):
+            error = body.get("error")
         if isinstance(error, dict) and error.get("code") != "context_length_exceeded":
             return UpstreamRefused(
                 e.status,
@@ -164,11 +184,17 @@ def as_context_overflow(e: UpstreamRefused) -> UpstreamRefused:
 
 def status_of(error: object) -> int:
     """Return the status of an error that was told inside an accepted answer."""
-    codes = [error.get("code"), error.get("status")] if isinstance(error, dict) else []
+    if isinstance(error, dict):
+        codes = [error.get("code"), error.get("status")]
+    else:
+        codes = []
     code = next((c for c in codes if isinstance(c, int)), None)
-    if isinstance(error, dict) and error.get("type") == "overloaded_error":  # Anthropic's
+    # Anthropic's.
+    if isinstance(error, dict) and error.get("type") == "overloaded_error":
         return 529
-    return code if code is not None and 400 <= code < 600 else 502
+    if code is not None and 400 <= code < 600:
+        return code
+    return 502
 
 
 def code_of(error: GatewayError) -> str | None:
@@ -176,7 +202,9 @@ def code_of(error: GatewayError) -> str | None:
     try:
         error_member = decode(error.body())["error"]
         code = error_member.get("code") or error_member.get("type")
-        return code if isinstance(code, str) else None
+        if isinstance(code, str):
+            return code
+        return None
     except (
         msgspec.DecodeError,
         UnicodeDecodeError,
@@ -235,7 +263,9 @@ def retry_after_seconds(error: GatewayError) -> float | None:
         if re.fullmatch(rb"\d+(\.\d+)?", value):
             return float(value) * scale
         if name == b"retry-after" and (until := _date(value)) is not None:
-            now = _date(error.date) if isinstance(error, UpstreamRefused) else None
+            now = None
+            if isinstance(error, UpstreamRefused):
+                now = _date(error.date)
             return max(0.0, math.ceil(until - (time.time() if now is None else now)))
     return None
 
@@ -267,4 +297,6 @@ def retry_delay(error: GatewayError, tries: int) -> float:
     What it asks for, otherwise exponential backoff from half a second with full jitter.
     """
     asked_seconds = retry_after_seconds(error)
-    return random.random() * 0.5 * 2.0 ** (tries - 1) if asked_seconds is None else asked_seconds
+    if asked_seconds is None:
+        return random.random() * 0.5 * 2.0 ** (tries - 1)
+    return asked_seconds

@@ -76,7 +76,8 @@ class RedisCooldowns:
         rules: CooldownPolicy,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._shared, self._clock = shared, clock
+        self._shared = shared
+        self._clock = clock
         self._local_cooldowns = LocalCooldowns(rules, clock)
 
     @property

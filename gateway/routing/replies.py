@@ -67,7 +67,8 @@ class RawReply:
     framer: SseFramer = field(default_factory=SseFramer)
 
 
-FORERUN_BYTES = 1 << 17  # of comments before the first event of a stream
+# Of comments before the first event of a stream.
+FORERUN_BYTES = 1 << 17
 JSON_TYPE = (b"content-type", b"application/json")
 
 
@@ -121,11 +122,10 @@ async def _read_whole(reply: CompletionReply, api_format: ApiFormat) -> None:
             "for less."
         )
     try:
-        chunk, error = (
-            api_format.read_whole(data)
-            if len(data) <= SURE_BYTES
-            else await run_by_weight(data, api_format.read_whole, data)
-        )
+        if len(data) <= SURE_BYTES:
+            chunk, error = api_format.read_whole(data)
+        else:
+            chunk, error = await run_by_weight(data, api_format.read_whole, data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MalformedReply) as e:
         # An object may be an answer to who reads it otherwise.
         is_object = isinstance(e, MalformedReply) and data.lstrip().startswith(b"{")
@@ -211,16 +211,18 @@ async def read_refusal(caller: Caller, target: Target, incoming: UpstreamRespons
             headers=[(b"x-should-retry", b"false")],
         )
     content, error_headers = error_json(incoming.status, data, headers)
-    logged_text = "" if content is data else caller.loggable(data)
+    logged_text = ""
+    if content is not data:
+        logged_text = caller.loggable(data)
     return UpstreamRefused(
         incoming.status, content, error_headers, incoming.header(b"date") or b"", logged_text
     )
 
 
 def _own_credential_refused(target: Target, *, keyless: bool) -> UpstreamAuthError:
-    fault = (
-        "has no api_key here, and wants one" if keyless else "refused the gateway's own credentials"
-    )
+    fault = "refused the gateway's own credentials"
+    if keyless:
+        fault = "has no api_key here, and wants one"
     return UpstreamAuthError(
         f"The provider {target.provider!r} {fault}. The gateway's operator must "
         f"{'set' if keyless else 'check'} providers.{target.provider}.api_key."
@@ -229,7 +231,9 @@ def _own_credential_refused(target: Target, *, keyless: bool) -> UpstreamAuthErr
 
 def _error(data: bytes) -> Any:
     """Return the error that a stream's first event reports, if any."""
-    return error_of(data) if b'"error"' in data and is_readable(data) else None
+    if b'"error"' in data and is_readable(data):
+        return error_of(data)
+    return None
 
 
 class EventReader:
@@ -243,7 +247,8 @@ class EventReader:
     __slots__ = ("_body", "_framer")
 
     def __init__(self, incoming: UpstreamResponse, framer: SseFramer) -> None:
-        self._body, self._framer = incoming.body, framer
+        self._body = incoming.body
+        self._framer = framer
 
     def __aiter__(self) -> EventReader:
         return self
@@ -282,6 +287,8 @@ def feed_framer(framer: SseFramer, data: bytes | None) -> list[SseEvent]:
     try:
         if data is not None:
             return framer.feed(data)
-        return [last_event] if (last_event := framer.close()) else []
+        if last_event := framer.close():
+            return [last_event]
+        return []
     except EventTooLarge as e:
         raise StreamIncomplete(f"The stream broke off: the upstream sent {e}. Try again.") from e

@@ -48,7 +48,8 @@ class Target:
     stateful: bool = True
     asks: bool = False
     supports_images: bool = True
-    label: str = field(init=False)  # its name in headers and errors, without the URL
+    # Its name in headers and errors, without the URL.
+    label: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", f"{self.provider}/{self.model}")
@@ -102,12 +103,11 @@ class Route:
 
 
 # Bounds the cache: behind `*`, clients choose the names.
-ROUTES_BYTES, ROUTES_EACH = (
-    1 << 20,
-    600,
-)
+ROUTES_BYTES = 1 << 20
+ROUTES_EACH = 600
 
-NAME_CHARACTERS = 1024  # names are kept in many places, and sent in headers
+# Names are kept in many places, and sent in headers.
+NAME_CHARACTERS = 1024
 
 
 def _weight(name: str, route: Route) -> int:
@@ -120,7 +120,9 @@ class Router:
     def __init__(
         self, settings: Settings, upstreams: Mapping[str, Upstream], facts: ModelFacts
     ) -> None:
-        self._settings, self._upstreams, self.facts = settings, upstreams, facts.of
+        self._settings = settings
+        self._upstreams = upstreams
+        self.facts = facts.of
         self.thinking = ThinkingModels()
         self.routes: Cache[str, Route] = Cache(ROUTES_BYTES, 0, _weight)
 
@@ -131,7 +133,9 @@ class Router:
             return name, models[name]
         prefixes = [p for p in models if p.endswith("*") and name.startswith(p[:-1])]
         best_prefix = max(prefixes, key=len, default=None)
-        return (best_prefix, models[best_prefix]) if best_prefix is not None else None
+        if best_prefix is not None:
+            return (best_prefix, models[best_prefix])
+        return None
 
     def route(self, name: str, principal: Principal) -> Route:
         """Return the route of a model.
@@ -163,7 +167,8 @@ class Router:
         A key may call the model through an agent that it names. Fallbacks of the agent that it may
         not call are left out. Raises UnknownModel, Forbidden, BadRequest.
         """
-        name, settings = agent.settings.model, agent.settings
+        name = agent.settings.model
+        settings = agent.settings
         if not name:
             raise BadRequest(
                 f"The agent {agent.name!r} has no model of its own: send the name of a model, and "
@@ -210,11 +215,10 @@ class Router:
         out = []
         for configured in model.targets:
             facts = self.facts(self._facts_name(name, configured))
-            tools = (
-                facts.get("supports_tools", True)
-                if model.supports_tools is None
-                else model.supports_tools
-            )
+            if model.supports_tools is None:
+                tools = facts.get("supports_tools", True)
+            else:
+                tools = model.supports_tools
             out.append(
                 Target(
                     configured.provider,
@@ -247,19 +251,21 @@ class Router:
         An Azure deployment may have any name; if it is not a known model, `name` counts.
         """
         model = target.model or name
-        return (
-            name
-            if self._settings.providers[target.provider].kind == "azure" and not self.facts(model)
-            else model
-        )
+        if self._settings.providers[target.provider].kind == "azure" and not self.facts(model):
+            return name
+        return model
 
     def default(self) -> Target:
         """Return the target of requests without a model."""
         model = self._settings.models.get("*")
-        name = model.targets[0].provider if model else next(iter(self._settings.providers))
+        if model:
+            name = model.targets[0].provider
+        else:
+            name = next(iter(self._settings.providers))
         models = self._settings.models.values()
         keeps = all(t.stateful for m in models for t in m.targets if t.provider == name)
-        server, settings = self._upstreams[name], self._settings.providers[name]
+        server = self._upstreams[name]
+        settings = self._settings.providers[name]
         return Target(name, "", server, settings, stateful=keeps)
 
     def names(self, principal: Principal) -> list[str]:

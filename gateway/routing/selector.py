@@ -30,10 +30,14 @@ from gateway.routing.failures import is_target_failure, retry_after_seconds
 from gateway.routing.router import Route, Target
 from memory import Cache
 
-LONGEST_REST = 600.0  # seconds; limits what an upstream asks for
-FRESH = 60.0  # how many seconds a measured latency counts
-MIN_WEIGHT = 2.0**-65  # below any random number that is drawn
-PACES_BYTES, PACES_EACH = 1 << 19, 200  # bounded: behind `*`, clients choose the names
+# Seconds; limits what an upstream asks for.
+LONGEST_REST = 600.0
+# How many seconds a measured latency counts.
+FRESH = 60.0
+# Below any random number that is drawn.
+MIN_WEIGHT = 2.0**-65
+# Bounded: behind `*`, clients choose the names.
+PACES_BYTES, PACES_EACH = 1 << 19, 200
 # Statuses whose Retry-After concerns the target, not this request.
 ASKING = (
     429,
@@ -88,12 +92,13 @@ class Attempt(msgspec.Struct):
         """Record a failure of the target. An error of the request itself is not recorded."""
         blamed_name = ""
         if is_target_failure(error):
-            blamed_name = (
-                self.quota
-                if isinstance(error, UpstreamRefused) and error.status == 429
-                else self.candidate.target.label
-            )
-            wait = retry_after_seconds(error) if error.status in ASKING else None
+            if isinstance(error, UpstreamRefused) and error.status == 429:
+                blamed_name = self.quota
+            else:
+                blamed_name = self.candidate.target.label
+            wait = None
+            if error.status in ASKING:
+                wait = retry_after_seconds(error)
             await self.choice.cooldowns.record_failure(
                 blamed_name, min(wait, LONGEST_REST) if wait else None
             )
@@ -118,12 +123,10 @@ class TargetSelector:
         rules: RoutingSettings,
         sharers: Callable[[], int] = lambda: 1,
     ) -> None:
-        self.cooldowns, self.rules, self.slots, self.shares = (
-            cooldowns,
-            rules,
-            ConcurrencyLimiter(sharers),
-            AccountShares(),
-        )
+        self.cooldowns = cooldowns
+        self.rules = rules
+        self.slots = ConcurrencyLimiter(sharers)
+        self.shares = AccountShares()
         # By target: seconds until the first event, and when that was measured.
         self.paces: Cache[str, tuple[float, float]] = Cache(
             PACES_BYTES, PACES_EACH, lambda name, _: getsizeof(name)
@@ -147,7 +150,8 @@ class TargetSelector:
         targets: Sequence[Target] = route.targets
         if len(targets) > 1:
             targets = [t for tier in route.tiers for t in self._within(tier, conversation)]
-        elif not account:  # as nearly always
+        elif not account:
+            # As nearly always.
             (target,) = targets
             if not target.concurrent and not await self.cooldowns.find((target.label,)):
                 return [Candidate(target, {})]
@@ -192,13 +196,19 @@ class TargetSelector:
                     await self.cooldowns.release_probe(probed_name)
                 return None
         label = candidate.target.label
-        quota = _names(candidate.target, account)[-1] if account else label
+        if account:
+            quota = _names(candidate.target, account)[-1]
+        else:
+            quota = label
         return Attempt(self, candidate, quota, probes, now)
 
     def record_latency(self, name: str, seconds: float) -> None:
         """Record the seconds until a target's first event."""
         before, _ = self.paces.get(name) or (math.inf, 0.0)
-        mean = seconds if math.isinf(before) else 0.7 * before + 0.3 * seconds
+        if math.isinf(before):
+            mean = seconds
+        else:
+            mean = 0.7 * before + 0.3 * seconds
         self.paces.put(name, (mean, time.monotonic()))
 
     def _within(self, tier: Sequence[Target], conversation: bytes) -> Sequence[Target]:
@@ -243,4 +253,6 @@ def _rendezvous_score(conversation: bytes, name: str) -> float:
 
 def _names(target: Target, account: str) -> tuple[str, ...]:
     """Return the names of a target's records: its own, and that of the account's quota."""
-    return (target.label, f"{target.label}\x00{account}") if account else (target.label,)
+    if account:
+        return (target.label, f"{target.label}\x00{account}")
+    return (target.label,)

@@ -11,11 +11,11 @@ from litestar.datastructures import State
 from litestar.openapi.config import OpenAPIConfig
 
 from gateway.management.router import management
-from gateway.server import conversation_routes, stored_routes
 from gateway.server.exception_handlers import EXCEPTION_HANDLERS
 from gateway.server.openapi import SchemaRenderer
 from gateway.server.router_caches import RouterCaches
 from gateway.server.routes import HANDLERS
+from gateway.server.stored_registration import HANDLERS as STORED_HANDLERS
 from gateway.state import CurrentState
 
 SCHEMA = SchemaRenderer(path=["/", "/openapi.json"])
@@ -34,7 +34,7 @@ def shared_api() -> Litestar:
     by their state alone.
     """
     return Litestar(
-        [*HANDLERS, *stored_routes.HANDLERS, *conversation_routes.HANDLERS, management()],
+        [*HANDLERS, *STORED_HANDLERS, management()],
         openapi_config=OpenAPIConfig("Mnemogate", "1", path="/schema", render_plugins=[SCHEMA]),
         exception_handlers=EXCEPTION_HANDLERS,
         logging_config=None,

@@ -10,8 +10,8 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.chat.intake.memory_mode import mode_of
+from gateway.chat.intake.relayed_names import check_content
 from gateway.chat.stored.conversation_endpoint import ConversationVerb
-from gateway.chat.stored.relayed_names import check_content
 from gateway.chat.stored.stored_answer import StoredAnswer, stored_answer
 from gateway.http.paths import segment
 from gateway.http.request_body import read_body
@@ -41,18 +41,23 @@ async def _answer(
     gateway: GatewayState = request.app.state.gateway
     user = request.path_params.get("user")
     headers = merge_headers(request.scope["headers"])
-    conversation = segment(name) if name else ""
-    if gateway.keys.own and mode_of(headers) == "off":  # the account is the client's own
+    conversation = ""
+    if name:
+        conversation = segment(name)
+    # The account is the client's own.
+    if gateway.keys.own and mode_of(headers) == "off":
         relayed: ASGIApp = await pass_on(gateway, request.scope, request.receive, check_content)
         return relayed
-    principal = gateway.keys.caller(headers)  # before the body is read
+    # Before the body is read.
+    principal = gateway.keys.caller(headers)
     limit = int(gateway.settings.server.max_body_mib * 1024 * 1024)
     content = await read_body(request.receive, headers, limit)
     conversation_verb = ConversationVerb(
         gateway, request.scope, conversation, user and segment(user), content
     )
     make = StoredAnswer(partial(getattr(conversation_verb, verb), *map(segment, segments)))
-    path, ident = PATHS.get(verb, "/conversations/{id}"), request_id(request.scope)
+    path = PATHS.get(verb, "/conversations/{id}")
+    ident = request_id(request.scope)
     served: ASGIApp = stored_answer(gateway, principal, path, ident, make.ready)
     return served
 

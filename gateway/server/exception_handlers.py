@@ -79,10 +79,11 @@ def http_exception_response(
     if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
         return error_response(request, _unfit(request, error.extra[0]))
     gateway_error = GatewayError(str(error.detail))
-    gateway_error.status, gateway_error.type = (
-        error.status_code,
-        "invalid_request_error" if error.status_code < 500 else "server_error",
-    )
+    gateway_error.status = error.status_code
+    if error.status_code < 500:
+        gateway_error.type = "invalid_request_error"
+    else:
+        gateway_error.type = "server_error"
     return error_response(request, gateway_error)
 
 

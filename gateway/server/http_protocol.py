@@ -26,11 +26,14 @@ from gateway.http import access_log
 from gateway.http.asgi import CONNECTION
 
 HEAD_BYTES = 64 * 1024
-HEAD_LINES = 200  # browsers and SDKs behind several proxies send some 60
+# Browsers and SDKs behind several proxies send some 60.
+HEAD_LINES = 200
 URL_BYTES = 16 * 1024
 TRAILER_BYTES = 8 * 1024
-FRAME_BYTES = 24  # around a chunk, without extensions
-WAITING = 100  # pipelined requests behind one that is not answered yet
+# Around a chunk, without extensions.
+FRAME_BYTES = 24
+# Pipelined requests behind one that is not answered yet.
+WAITING = 100
 HEAD_SECONDS = 10.0
 BODY_SECONDS = 30.0
 IDLE, HEAD, BODY = range(3)
@@ -56,15 +59,20 @@ class JoinedHead:
     __slots__ = ("_cycle", "_head", "_is_sent", "_loop", "_transport")
 
     def __init__(self, cycle: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
-        self._cycle, self._loop, self._transport = cycle, loop, cycle.transport
-        self._head, self._is_sent = b"", False
+        self._cycle = cycle
+        self._loop = loop
+        self._transport = cycle.transport
+        self._head = b""
+        self._is_sent = False
         cycle.transport = self  # type: ignore[assignment]
 
     def write(self, data: bytes) -> None:
         """Hold the head; send it with the next bytes."""
         if self._head:
-            self._cycle.transport, self._is_sent = self._transport, True
-            head, self._head = self._head, b""
+            self._cycle.transport = self._transport
+            self._is_sent = True
+            head = self._head
+            self._head = b""
             self._transport.writelines((head, data) if data else (head,))
         elif self._is_sent:
             self._transport.write(data)
@@ -90,11 +98,16 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._phase = HEAD  # a new connection has to send a request
-        self._has_head_begun = False  # whether a byte of the head arrived
-        self._size = self._piece_bytes = 0  # bytes of the head (upper bound); of the last piece
-        self._later = 0  # bytes of the head after its first piece
-        self._trailers = 0  # bytes of the trailers so far
+        # A new connection has to send a request.
+        self._phase = HEAD
+        # Whether a byte of the head arrived.
+        self._has_head_begun = False
+        # Bytes of the head (upper bound); of the last piece.
+        self._size = self._piece_bytes = 0
+        # Bytes of the head after its first piece.
+        self._later = 0
+        # Bytes of the trailers so far.
+        self._trailers = 0
         # Bytes around the body's pieces, of trailers and extensions of chunks.
         self._framing_bytes = 0
         self._fault: GatewayError | None = None
@@ -102,7 +115,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._watch: asyncio.TimerHandle | None = None
         self._has_ended = False
         self._watchers: set[Callable[[], None]] = set()
-        self._peer_user: int | None = None  # looked up once, when it is first needed
+        # Looked up once, when it is first needed.
+        self._peer_user: int | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -120,9 +134,11 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._has_ended:
             self.loop.call_soon(callback)
         elif self._phase == BODY:
-            return False  # what comes is read by who waits for it
+            # What comes is read by who waits for it.
+            return False
         else:
-            self.flow.resume_reading()  # else the end would go unseen
+            # Else the end would go unseen.
+            self.flow.resume_reading()
         self._watchers.add(callback)
         return True
 
@@ -140,10 +156,12 @@ class GuardedProtocol(HttpToolsProtocol):
         """Say nothing: a request that wants another protocol is answered as one over HTTP."""
 
     def data_received(self, data: bytes) -> None:
-        before, self._piece_bytes = self._phase, len(data)
+        before = self._phase
+        self._piece_bytes = len(data)
         if before == HEAD:
             self._size += len(data)
-            self._later += len(data) if self._has_head_begun else 0
+            if self._has_head_begun:
+                self._later += len(data)
         elif before == IDLE:
             self._phase = HEAD
         else:
@@ -168,8 +186,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope[CONNECTION] = self  # type: ignore[literal-required]
-        self._phase, self._has_head_begun = HEAD, True
-        self._size, self._later = self._piece_bytes, 0
+        self._phase = HEAD
+        self._has_head_begun = True
+        self._size = self._piece_bytes
+        self._later = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._phase != BODY:
@@ -207,13 +227,17 @@ class GuardedProtocol(HttpToolsProtocol):
             self._fault = _too_large()
         if self._fault is not None:
             raise HeadRefused
-        self._phase, self._has_head_begun, self._until = BODY, False, None
+        self._phase = BODY
+        self._has_head_begun = False
+        self._until = None
         self._framing_bytes = self._trailers = 0
         super().on_headers_complete()
         JoinedHead(self.cycle, self.loop)
 
     def on_message_complete(self) -> None:
-        self._phase, self._size, self._until = IDLE, 0, None
+        self._phase = IDLE
+        self._size = 0
+        self._until = None
         super().on_message_complete()
 
     def _refuse_beside(self) -> None:
@@ -234,12 +258,14 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         if is_running:
             cycle.disconnected = True
-        if self._phase == HEAD or is_running:  # else it was answered before it was complete
+        # Else it was answered before it was complete.
+        if self._phase == HEAD or is_running:
             fault = self._fault or BadRequest(
                 "This is not a valid HTTP/1.1 request. Check the client."
             )
             self._send_error(fault)
-            if not is_running:  # else it has its own line in the log
+            # Else it has its own line in the log.
+            if not is_running:
                 access_log.write_unread_line(fault, getattr(self, "url", b""))
         self._leave()
         self.transport.close()
@@ -274,7 +300,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if seconds_left > 0:
             self._watch = self.loop.call_at(self._until, self._check_progress)
         elif self._phase == BODY and self.flow.read_paused:
-            self._limit(BODY_SECONDS)  # the gateway paused reading
+            # The gateway paused reading.
+            self._limit(BODY_SECONDS)
         else:
             self._on_timeout()
 
@@ -283,7 +310,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._phase == HEAD and not self._has_head_begun:
             self._close_behind()
             return
-        part, seconds = ("head", HEAD_SECONDS) if self._phase == HEAD else ("body", BODY_SECONDS)
+        if self._phase == HEAD:
+            part, seconds = ("head", HEAD_SECONDS)
+        else:
+            part, seconds = ("body", BODY_SECONDS)
         self._fault = RequestTimeout(
             f"No progress with the request's {part} for {seconds:g} s. Send it without pauses."
         )

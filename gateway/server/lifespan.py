@@ -8,7 +8,6 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 
-from gateway.chat.stored.background_booking import book_pending
 from gateway.server.device_memory import add_device_memories
 from gateway.server.heartbeat import keep_time
 from gateway.server.hidden_agents import tell_of_hidden_agents
@@ -21,9 +20,12 @@ from memory import MemoryFault
 log = logging.getLogger("mnemogate")
 
 OPENING_SECONDS = 1.0
-AGAIN_SECONDS = 2.0  # before a memory that could not be opened is tried again
-KEYS_SECONDS = 2.0  # if the store is slower, its keys get 503 until it was read
-STEP_SECONDS = 4.0  # for each step of the shutdown
+# Before a memory that could not be opened is tried again.
+AGAIN_SECONDS = 2.0
+# If the store is slower, its keys get 503 until it was read.
+KEYS_SECONDS = 2.0
+# For each step of the shutdown.
+STEP_SECONDS = 4.0
 
 
 @contextlib.asynccontextmanager
@@ -53,7 +55,8 @@ async def run(current_state: CurrentState, transports: Iterable[Transport]) -> A
 
 async def _open(current_state: CurrentState) -> None:
     """Open the memory, as often as it takes, and start what needs it."""
-    gateway, logged_text = current_state.gateway, ""
+    gateway = current_state.gateway
+    logged_text = ""
     while True:
         try:
             await gateway.memory.open()
@@ -61,8 +64,9 @@ async def _open(current_state: CurrentState) -> None:
             await gateway.toolbox.shared.start()
             await gateway.toolbox.tenant_tools.read_quietly()
             await tell_of_hidden_agents(gateway)
-            booking = book_pending(lambda: current_state.gateway)
-            gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
+            if gateway.stored is not None:
+                booking = gateway.stored.book(lambda: current_state.gateway)
+                gateway.process.jobs.add(asyncio.create_task(booking, name="booking"))
             if gateway.settings.server.jobs:
                 clock = keep_time(lambda: current_state.gateway)
                 gateway.process.jobs.add(asyncio.create_task(clock, name="heartbeat"))
@@ -89,8 +93,14 @@ def _start_background_work(gateway: GatewayState) -> None:
 
 async def _close(gateway: GatewayState, transports: Iterable[Transport]) -> None:
     """Close everything in order, each step within a few seconds."""
-    shared = [gateway.shared.close] if gateway.shared is not None else []
-    traces = [gateway.traces.close] if gateway.traces is not None else []
+    if gateway.shared is not None:
+        shared = [gateway.shared.close]
+    else:
+        shared = []
+    if gateway.traces is not None:
+        traces = [gateway.traces.close]
+    else:
+        traces = []
     for job in list(gateway.process.jobs):
         job.cancel()
     for step in (

@@ -22,7 +22,8 @@ from gateway.http.access_log import AccessLogLine
 Format = Literal["text", "json"]
 MAX_QUEUED_LINES = 4000
 LINES_PER_WRITE = 200
-GATHER_SECONDS = 0.02  # lines gather, so that a busy gateway seldom wakes the thread
+# Lines gather, so that a busy gateway seldom wakes the thread.
+GATHER_SECONDS = 0.02
 CLOSE_SECONDS = 1.0
 DROPPED = "%d lines of this log were dropped: nobody read them fast enough"
 
@@ -36,9 +37,9 @@ class TextFormatter(logging.Formatter):
             # A quoted value must not forge a line.
             text = text.replace("\r", "\\r").replace("\n", "\\n")
         text = f"{stamp(record.created)} {record.levelname.lower()} {text}"
-        return (
-            text if record.exc_info is None else f"{text}\n{self.formatException(record.exc_info)}"
-        )
+        if record.exc_info is None:
+            return text
+        return f"{text}\n{self.formatException(record.exc_info)}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -79,9 +80,11 @@ class LogWriter(logging.Handler):
         super().__init__()
         self.setFormatter(formatter)
         self.dropped_records = 0
-        self._fd, self._reported_count = fd, 0
+        self._fd = fd
+        self._reported_count = 0
         self._lines: deque[logging.LogRecord | str] = deque()
-        self._has_records, self._ending = threading.Event(), threading.Event()
+        self._has_records = threading.Event()
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, name="log", daemon=True)
         self._thread.start()
 
@@ -131,7 +134,8 @@ class LogWriter(logging.Handler):
             )
             self._reported_count = dropped_count
         data = memoryview(("\n".join(texts) + "\n").encode("utf-8", "backslashreplace"))
-        with contextlib.suppress(OSError):  # the reader is gone
+        # The reader is gone.
+        with contextlib.suppress(OSError):
             while data:
                 try:
                     data = data[os.write(self._fd, data) :]

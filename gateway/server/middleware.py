@@ -42,6 +42,8 @@ ANSWERED = re.compile(r"(?:/u/[^/]+)?/v1/(?!models(?:/|\Z))")
 # Asked here, past the router and what stands around it: that is a tenth of a request's time.
 MEMORY_PATHS = {f"/v1{wire.path}": MemoryPath(wire) for wire in (CHAT, RESPONSES, MESSAGES)}
 CHAT_PATH = f"/v1{CHAT.path}"
+# Some clients ask so who is there.
+WHO_IS_THERE = ("HEAD", "/")
 MESSAGES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/messages(?:/|\Z)")
 RESPONSES_PATH = re.compile(r"(?:/u/[^/]+)?/v1/responses(?:/|\Z)")
 ROUTES = frozenset({"v1", "memory", "ui", "health", "ready", "metrics", "schema", "letta", "mcp"})
@@ -72,7 +74,9 @@ def route_of(path: str) -> str:
     if segments[:1] == ["u"]:
         segments = segments[2:]
     head = segments[0] if segments else ""
-    return head if head in ROUTES else "other"
+    if head in ROUTES:
+        return head
+    return "other"
 
 
 def _shape_errors(scope: Any) -> None:
@@ -125,8 +129,10 @@ class GatewayMiddleware:
         rewire: Callable[[GatewayState, Settings], GatewayState],
         run: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
-        self._current_state, self.apps = current_state, apps
-        self._rewire, self._run = rewire, run
+        self._current_state = current_state
+        self.apps = apps
+        self._rewire = rewire
+        self._run = run
 
     @property
     def gateway(self) -> GatewayState:
@@ -157,7 +163,9 @@ class GatewayMiddleware:
             await self._live(receive, send)
             return
         scope[REQUEST_ID] = name = new_id("req")
-        line, failure, gateway = open_line(scope, name), None, self._current_state.gateway
+        line = open_line(scope, name)
+        failure = None
+        gateway = self._current_state.gateway
         try:
             if _is_plain_chat(gateway, scope):
                 gateway.process.busy += 1
@@ -173,7 +181,9 @@ class GatewayMiddleware:
         finally:
             write_line(line, failure)
             path = scope["path"]
-            route = "v1" if path == CHAT_PATH else route_of(path)
+            route = "v1"
+            if path != CHAT_PATH:
+                route = route_of(path)
             gateway.metrics.observe_http(route, line.status)
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -189,7 +199,9 @@ class GatewayMiddleware:
             # A second signal ends the process without waiting: that is no failure to report.
             task = asyncio.current_task()
             is_forced = phase == "shutdown" and task is not None and task.cancelling()
-            message = "" if is_forced else traceback.format_exc()
+            message = ""
+            if not is_forced:
+                message = traceback.format_exc()
             await send({"type": f"lifespan.{phase}.failed", "message": message})
             raise
         await send({"type": "lifespan.shutdown.complete"})
@@ -209,11 +221,11 @@ class GatewayMiddleware:
         except REFUSALS as e:
             await respond_error(send, e, [(b"x-mnemogate-request-id", name.encode())])
             return
-        if scope["method"] == "HEAD" and scope["path"] == "/":  # some clients ask who is there
+        if (scope["method"], scope["path"]) == WHO_IS_THERE:
             await respond(send, 200, b"", [(b"x-mnemogate-request-id", name.encode())])
             return
         if scope["method"] == "HEAD" and not ANSWERED.match(scope["path"]):
-            scope = {**scope, "method": "GET"}  # uvicorn omits the body
+            scope = _get_instead(scope)
         if is_listed and asks:
             await respond(send, 204, b"", _cors(origin, headers))
             return
@@ -265,7 +277,8 @@ def _check(
     gateway: GatewayState, scope: Any, headers: Mapping[bytes, bytes], *, allowed: bool
 ) -> None:
     """Refuse what no handler answers. Raises one of REFUSALS."""
-    _shape_errors(scope)  # also of a path that is refused as it is spelt
+    # Also of a path that is refused as it is spelt.
+    _shape_errors(scope)
     if scope["path"] not in MEMORY_PATHS or b"%" in (scope.get("raw_path") or b""):
         _reshape(scope)
         _shape_errors(scope)
@@ -306,6 +319,11 @@ def _cors(origin: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, byte
         (b"access-control-max-age", b"600"),
         (b"vary", b"Origin, Access-Control-Request-Headers"),
     ]
+
+
+def _get_instead(scope: Any) -> Any:
+    """Return a HEAD request as a GET, whose body uvicorn omits."""
+    return {**scope, "method": "GET"}
 
 
 def _with_own_headers(send: Send, name: bytes) -> Send:

@@ -9,7 +9,8 @@ from litestar import Request, Router
 from litestar.openapi.plugins import JsonRenderPlugin
 
 Json = dict[str, Any]
-FREE = ("/health", "/ready")  # no key
+# No key.
+FREE = ("/health", "/ready")
 ERROR: Json = {
     "type": "object",
     "required": ["error"],
@@ -203,7 +204,9 @@ def letta_paths(routes: Iterable[Any]) -> Json:
             "security": [{"key": []}],
         }
         if route.method in ("POST", "PUT", "PATCH"):
-            kind = "multipart/form-data" if route.path.endswith("import") else "application/json"
+            kind = "application/json"
+            if route.path.endswith("import"):
+                kind = "multipart/form-data"
             body = {"content": {kind: {"schema": {"type": "object"}}}}
             operation["requestBody"] = body
         paths.setdefault(path, {})[route.method.lower()] = operation
@@ -249,7 +252,8 @@ class SchemaRenderer(JsonRenderPlugin):
     """
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        from gateway.letta.door import ROUTES  # most gateways never meet such a client
+        # Most gateways never meet such a client.
+        from gateway.letta.door import ROUTES
 
         letta = request.app.state.gateway.settings.server.letta
         return super().render(

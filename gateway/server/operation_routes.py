@@ -40,7 +40,8 @@ async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
     if readers == "key" or (readers == "auto" and not gateway.is_from_here(request.scope, headers)):
         gateway.keys.operator(headers)
     gauges = {
-        "requests_in_progress": gateway.process.busy - 1,  # without this one
+        # Without this one.
+        "requests_in_progress": gateway.process.busy - 1,
         "memory_ready": float(gateway.memory.ready),
         "usage_records_dropped": gateway.usage.dropped_records,
         "unwritten_turns": gateway.memory.recovery_log.held_records,

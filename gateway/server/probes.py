@@ -10,7 +10,8 @@ import msgspec
 from gateway.http.asgi import Send, respond
 from gateway.state import GatewayState
 
-Answer = tuple[int, dict[str, Any]]  # the status and what is said
+# The status and what is said.
+Answer = tuple[int, dict[str, Any]]
 
 
 def tell_health(gateway: GatewayState) -> Answer:

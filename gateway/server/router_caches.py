@@ -12,7 +12,9 @@ from typing import Any
 
 BYTES = 2 << 20
 # Estimated bytes cached: per request, per byte of its path, per byte of its query.
-EACH, PATH, QUERY = 1000, 24, 96
+EACH = 1000
+PATH = 24
+QUERY = 96
 # Litestar's cached functions; a test fails if an installed version lacks one.
 TABLES = (
     ("litestar._parsers", "parse_query_string"),

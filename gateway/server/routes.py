@@ -13,8 +13,8 @@ from gateway.apis.base import ApiFormat
 from gateway.apis.chat.chat_format import CHAT
 from gateway.apis.messages.messages_format import MESSAGES
 from gateway.apis.responses.responses_format import RESPONSES
+from gateway.chat.intake.relayed_names import check_content
 from gateway.chat.intake.request import MemoryPath
-from gateway.chat.stored.relayed_names import check_content
 from gateway.chat.turn import endpoint
 from gateway.errors import ResourceNotFound
 from gateway.http.paths import UpstreamPath, segment, upstream_path
@@ -35,7 +35,8 @@ METHODS = [
 
 COUNT_TOKENS = upstream_path("messages", "count_tokens")
 INPUT_TOKENS = upstream_path("responses", "input_tokens")
-RELAYED = ("responses", "messages", "messages/count_tokens")  # by any method but POST
+# By any method but POST.
+RELAYED = ("responses", "messages", "messages/count_tokens")
 
 
 def _serve(

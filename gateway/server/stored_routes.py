@@ -10,8 +10,8 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.chat.intake.memory_mode import mode_of
+from gateway.chat.intake.relayed_names import check_content
 from gateway.chat.stored.compacted_answer import CompactedAnswer
-from gateway.chat.stored.relayed_names import check_content
 from gateway.chat.stored.stored_endpoint import StoredVerb
 from gateway.http.paths import segment
 from gateway.relay.endpoint import pass_on
@@ -20,7 +20,8 @@ from gateway.wire.headers import merge_headers
 
 OF_A_USER = "/u/{user:str}"
 ONE = "/v1/responses/{name:str}"
-CANCEL, ITEMS = f"{ONE}/cancel", f"{ONE}/input_items"
+CANCEL = f"{ONE}/cancel"
+ITEMS = f"{ONE}/input_items"
 
 
 async def _answer(request: Request[Any, Any, Any], name: str, verb: str) -> ASGIApp:
@@ -28,7 +29,8 @@ async def _answer(request: Request[Any, Any, Any], name: str, verb: str) -> ASGI
     user = request.path_params.get("user")
     if gateway.keys.own and mode_of(merge_headers(request.scope["headers"])) == "off":
         relayed: ASGIApp = await pass_on(gateway, request.scope, request.receive, check_content)
-        return relayed  # the account is the client's own
+        # The account is the client's own.
+        return relayed
     served: ASGIApp = StoredVerb(
         gateway, request.scope, segment(name), user and segment(user)
     ).answer(verb)

@@ -29,13 +29,18 @@ GRACE_AFTER_CUT = 3.0
 # on one that is being closed.
 KEPT_SECONDS = 75
 GC_THRESHOLDS = (10_000, 20, 50)
-M_ARENA_MAX = -8  # of glibc's malloc.h
+# Of glibc's malloc.h.
+M_ARENA_MAX = -8
 # Of malloc: blocks from this size on are mappings of their own, which go back to the system when
 # they are freed. Left alone, glibc raises it up to 32 MiB, and large bodies leave holes behind.
-M_MMAP_THRESHOLD, MAPPED_BYTES = -3, 1 << 20
-M_TRIM_THRESHOLD, TRIMMED_BYTES = -1, 4 << 20  # free memory at the end of the heap
-SWITCH_SECONDS = 0.001  # how long a busy thread may keep the event loop waiting
-UNSENT = 1 << 17  # send buffer of one client in bytes; the kernel doubles it
+M_MMAP_THRESHOLD = -3
+MAPPED_BYTES = 1 << 20
+# Free memory at the end of the heap.
+M_TRIM_THRESHOLD, TRIMMED_BYTES = -1, 4 << 20
+# How long a busy thread may keep the event loop waiting.
+SWITCH_SECONDS = 0.001
+# Send buffer of one client in bytes; the kernel doubles it.
+UNSENT = 1 << 17
 
 
 class GatewayServer(uvicorn.Server):
@@ -59,7 +64,9 @@ class GatewayServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._side_task = side_task
-        self._front, self._reread, self._stop_event = front, reread, stop_event
+        self._front = front
+        self._reread = reread
+        self._stop_event = stop_event
         self._drain: asyncio.Task[None] | None = None
         self._reloads: set[asyncio.Task[None]] = set()
         self._one_rereads = asyncio.Lock()
@@ -68,7 +75,9 @@ class GatewayServer(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(WorkerThreads(SWITCH_SECONDS))
-        task = asyncio.ensure_future(self._side_task()) if self._side_task is not None else None
+        task = None
+        if self._side_task is not None:
+            task = asyncio.ensure_future(self._side_task())
         await super().serve(sockets)
         if task is not None and not task.cancel() and (error := task.exception()) is not None:
             log.error("the task that runs beside the server failed", exc_info=error)
@@ -107,7 +116,8 @@ class GatewayServer(uvicorn.Server):
                 signal.signal(s, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._process.draining:  # a second signal does not wait
+        # A second signal does not wait.
+        if self._process.draining:
             self.should_exit = self.force_exit = True
             return
         self.drain()
@@ -208,7 +218,8 @@ def use_one_heap() -> None:
     They take turns, so none waits for another, and memory freed by one is reused by the next. With
     a heap each, the process took 2 MiB more and kept growing. Large blocks are given back.
     """
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # not glibc
+    # Not glibc.
+    with contextlib.suppress(AttributeError, OSError, TypeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(M_ARENA_MAX, 1)
         libc.mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)

@@ -21,7 +21,8 @@ Result = TypeVar("Result")
 # up the interpreter. Without a busy thread the usual interval costs fewer switches.
 BUSY_SWITCH_SECONDS = 0.0002
 # So a request waits for one such stretch of work at most, and is served in the next pause or two.
-WORK_SECONDS = 0.004  # of a thread's own time, after which it pauses
+# Of a thread's own time, after which it pauses.
+WORK_SECONDS = 0.004
 PAUSE_SECONDS = 0.005
 
 

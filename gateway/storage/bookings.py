@@ -23,11 +23,14 @@ from memory.stores.sql.engine.statements import put_row
 from memory.stores.sql.engine.write_lock import NOTHING
 
 READ_SECONDS = 2.0
-BOOKING = "booking"  # the member of a row's echo, and the first word of a name
+# The member of a row's echo, and the first word of a name.
+BOOKING = "booking"
 MEMBERS = ("tenant", "id", "rounds", "target", "model", "created_at")
 PAGE = 500
-MOST_EXPECTED = 1000  # of this process, whose rows the store may not have taken yet
-MOST_WAITING = 10_000  # tenants
+# Of this process, whose rows the store may not have taken yet.
+MOST_EXPECTED = 1000
+# Tenants.
+MOST_WAITING = 10_000
 m = t.meta.c
 
 

@@ -15,9 +15,11 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.database import Database
 
 FRESH_SECONDS = 60.0
-MOST_SUMS = 500  # that are remembered
+# That are remembered.
+MOST_SUMS = 500
 c = t.responses.c
-Place = tuple[str, str, str]  # tenant, user or conversation, and which of the two
+# Tenant, user or conversation, and which of the two.
+Place = tuple[str, str, str]
 
 
 class KeptSizes:

@@ -44,7 +44,8 @@ def tenants_of_keys(url: str) -> set[str]:
     """Return the tenants of the unrevoked keys created at run time."""
     try:
         rows = query_database(url, "SELECT DISTINCT tenant FROM keys WHERE revoked_at IS NULL")
-    except OSError:  # reported by whoever opens it
+    except OSError:
+        # Reported by whoever opens it.
         return set()
     return {row[0] for row in rows}
 

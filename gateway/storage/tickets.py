@@ -27,7 +27,8 @@ class TicketTable:
     """The tickets of a database. wait_until_ready: raises StoreUnavailable while it is away."""
 
     def __init__(self, db: Database, wait_until_ready: Callable[[], Awaitable[None]]) -> None:
-        self._db, self._wait_until_ready = db, wait_until_ready
+        self._db = db
+        self._wait_until_ready = wait_until_ready
 
     async def store(
         self, key: tuple[str, str], name: str, times: tuple[float, float], max_tickets: int

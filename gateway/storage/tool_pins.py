@@ -33,7 +33,9 @@ class ToolPin:
             return "gone"
         if self.accepted_hash is None:
             return "new"
-        return "ready" if self.accepted_hash == self.listed_hash else "changed"
+        if self.accepted_hash == self.listed_hash:
+            return "ready"
+        return "changed"
 
     def accept(self) -> ToolPin:
         """Return the pin with what the server lists as accepted."""

@@ -38,10 +38,14 @@ from memory.stores.sql.rows.scopes import UserName, erased_at
 
 c = t.usage.c
 DAY = 86400.0
-READ_SECONDS, SPENT_SECONDS = 10.0, 1.0
-USAGE_DAYS = 400  # a year to compare with, plus a month
-BATCH = 1000  # rows removed in a transaction, so as not to block the writer for long
-NAMES_LOCK = 7_205_603  # Postgres' number: names are written, or an erasure takes them out
+READ_SECONDS = 10.0
+SPENT_SECONDS = 1.0
+# A year to compare with, plus a month.
+USAGE_DAYS = 400
+# Rows removed in a transaction, so as not to block the writer for long.
+BATCH = 1000
+# Postgres' number: names are written, or an erasure takes them out.
+NAMES_LOCK = 7_205_603
 SUMMED = (
     "input",
     "cached_input",
@@ -52,7 +56,8 @@ SUMMED = (
     "hidden_output",
 )
 
-UNNAMED = ("user", "agent")  # members whose empty value is nobody
+# Members whose empty value is nobody.
+UNNAMED = ("user", "agent")
 
 _days = c.created_at / DAY
 _day = cast(_days, Integer)
@@ -136,7 +141,10 @@ def _hide_erased(conn: Connection, rows: Sequence[dict[str, Any]], secret: bytes
         for row in rows
         if row["user"] is not None
     }
-    erasure_times = erased_at(conn, list(owners.values())) if owners else {}
+    if owners:
+        erasure_times = erased_at(conn, list(owners.values()))
+    else:
+        erasure_times = {}
     for row in rows:
         owner = owners.get((row["tenant"], row["user"]), b"")
         if row["created_at"] + clock.ahead <= erasure_times.get(owner, 0.0):
@@ -207,7 +215,8 @@ class UsageTables:
     the writer's thread.
     """
 
-    counted = ""  # the records stay, without the name
+    # The records stay, without the name.
+    counted = ""
 
     def __init__(self, erasure_callback: Callable[[str, str], None]) -> None:
         self._erasure_callback = erasure_callback
@@ -302,7 +311,9 @@ def sum_groups(
 def _to_member(name: str, value: Any) -> Any:
     if name == "day":
         return datetime.fromtimestamp(-value * DAY, UTC).date().isoformat()
-    return (value or None) if name in UNNAMED else value
+    if name in UNNAMED:
+        return value or None
+    return value
 
 
 def list_records(
@@ -350,8 +361,6 @@ def older(conn: Connection, before: float) -> int:
     last_id = conn.execute(
         select(func.max(select(c.id).order_by(c.id).limit(BATCH).subquery().c.id))
     ).scalar()
-    return (
-        0
-        if last_id is None
-        else conn.execute(delete(t.usage).where(c.id <= last_id, c.created_at < before)).rowcount
-    )
+    if last_id is None:
+        return 0
+    return conn.execute(delete(t.usage).where(c.id <= last_id, c.created_at < before)).rowcount

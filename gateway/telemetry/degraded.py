@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 MAX_HELD = 200
-MAX_COUNTS = 20_000  # users and hours; then the oldest go
+# Users and hours; then the oldest go.
+MAX_COUNTS = 20_000
 HOUR_SECONDS = 3600.0
-MAX_NAME_CHARACTERS = 200  # of a model; clients choose it
-ERASED_SECONDS = 86_400.0  # no request lasts longer
+# Of a model; clients choose it.
+MAX_NAME_CHARACTERS = 200
+# No request lasts longer.
+ERASED_SECONDS = 86_400.0
 
 
 class EndedRequest(Protocol):
@@ -67,7 +70,8 @@ class DegradedTurns:
 
     def note(self, request: EndedRequest, reason: str) -> None:
         """Hold a request that ended now."""
-        user, now = request.user, time.time()
+        user = request.user
+        now = time.time()
         with self._lock:
             if user is not None and request.created_at <= self._erasure_times.get(
                 (request.tenant, user), 0.0

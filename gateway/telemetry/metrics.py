@@ -78,7 +78,8 @@ DURATIONS = {
         "From a request's arrival to the first byte of its answer.",
     ),
 }
-GAUGES: dict[str, tuple[str, Literal["livesum", "livemin"]]] = {  # how processes are joined
+# How processes are joined.
+GAUGES: dict[str, tuple[str, Literal["livesum", "livemin"]]] = {
     "requests_in_progress": ("Requests in progress.", "livesum"),
     "memory_ready": ("1 while the memory's store works, in every process.", "livemin"),
     "usage_records_dropped": ("Usage records that were lost.", "livesum"),
@@ -130,7 +131,9 @@ class ProviderHealth:
         self.requests += 1
         if status >= 500 or status == 429:
             self.failures += 1
-            self.last_status, self.last_code, self.last_failed_at = status, code, time.time()
+            self.last_status = status
+            self.last_code = code
+            self.last_failed_at = time.time()
 
 
 class Metrics:
@@ -160,11 +163,14 @@ class Metrics:
             member: Histogram(name, text, ["model"], buckets=SECONDS, registry=registry)
             for member, (name, text) in DURATIONS.items()
         }
-        self._turn, self.tools = _TurnMetrics(registry), ToolMetrics(registry)
+        self._turn = _TurnMetrics(registry)
+        self.tools = ToolMetrics(registry)
         self._lock = threading.Lock()
         self._drops: TotalCounts[tuple[str, str]] = TotalCounts()
-        self._sums: dict[tuple[str, ...], float] = {}  # by counter and labels, since the last time
-        self._is_shared = SHARED_FOLDER in os.environ  # other processes read what this one counts
+        # By counter and labels, since the last time.
+        self._sums: dict[tuple[str, ...], float] = {}
+        # Other processes read what this one counts.
+        self._is_shared = SHARED_FOLDER in os.environ
         self._gauges = {
             name: Gauge(f"mnemogate_{name}", text, registry=registry, multiprocess_mode=mode)
             for name, (text, mode) in GAUGES.items()
@@ -179,7 +185,10 @@ class Metrics:
 
     def observe_request(self, record: BilledRequest, memory: str) -> None:
         """Count a request that ended. memory: `x-memory-status` at its end."""
-        model = record.model if record.model in self._labels.models else OTHER
+        if record.model in self._labels.models:
+            model = record.model
+        else:
+            model = OTHER
         provider = record.target.partition("/")[0]
         if provider in self._labels.providers:
             self.health.setdefault(provider, ProviderHealth()).note(record.status, record.code)
@@ -204,7 +213,10 @@ class Metrics:
 
     def _amounts_of_agent(self, record: BilledRequest) -> dict[tuple[str, ...], float]:
         """Return what a request adds to its agent; one not of the configuration is `other`."""
-        agent = record.agent if record.agent in self._labels.agents else OTHER
+        if record.agent in self._labels.agents:
+            agent = record.agent
+        else:
+            agent = OTHER
         return {
             ("agent_requests", agent, status_class(record.status)): 1,
             ("agent_cost_usd", agent): record.cost or 0,
@@ -223,10 +235,12 @@ class Metrics:
     def _hand_over(self) -> None:
         """Hand what was added up to the library."""
         with self._lock:
-            drops, self._drops = self._drops, TotalCounts()
+            drops = self._drops
+            self._drops = TotalCounts()
         for (stage, reason), times in drops.items():
             self._counters["memory_dropped"].labels(stage, reason).inc(times)
-        sums, self._sums = self._sums, {}
+        sums = self._sums
+        self._sums = {}
         for (name, *labels), amount in sums.items():
             self._counters[name].labels(*labels).inc(amount)
 
@@ -300,7 +314,9 @@ class _TurnMetrics:
 @lru_cache(64)
 def status_class(status: int) -> str:
     """Return a status as a label: its class, or 499 for a client that left."""
-    return str(LEFT) if status == LEFT else f"{min(max(status // 100, 1), 5)}xx"
+    if status == LEFT:
+        return str(LEFT)
+    return f"{min(max(status // 100, 1), 5)}xx"
 
 
 async def close_metrics() -> None:

@@ -74,7 +74,9 @@ class ToolMetrics:
         self._runs.labels(self._label_of(entry), "refused").inc()
 
     def _label_of(self, entry: str) -> str:
-        return entry if entry in self._entries else OTHER
+        if entry in self._entries:
+            return entry
+        return OTHER
 
     def set_states(self, states: Mapping[str, bool]) -> None:
         """Set which entries can be used now."""

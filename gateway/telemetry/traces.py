@@ -15,15 +15,23 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-OPERATION, PROVIDER = "gen_ai.operation.name", "gen_ai.provider.name"
-REQUEST_MODEL, RESPONSE_MODEL = "gen_ai.request.model", "gen_ai.response.model"
-INPUT_TOKENS, OUTPUT_TOKENS = "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"
-TOOL, ARGUMENTS = "gen_ai.tool.name", "gen_ai.tool.call.arguments"
-RESULT, ERROR = "gen_ai.tool.call.result", "error.type"
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_MODEL = "gen_ai.response.model"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+TOOL = "gen_ai.tool.name"
+ARGUMENTS = "gen_ai.tool.call.arguments"
+RESULT = "gen_ai.tool.call.result"
+ERROR = "error.type"
 STATUS = "http.response.status_code"
-REQUEST_ID, FIRST_BYTE = "mnemogate.request_id", "mnemogate.first_byte_ms"
-MEMORY, ROUND = "mnemogate.memory_status", "mnemogate.round"
-SEND_SECONDS = 2  # a batch of spans that takes longer is dropped
+REQUEST_ID = "mnemogate.request_id"
+FIRST_BYTE = "mnemogate.first_byte_ms"
+MEMORY = "mnemogate.memory_status"
+ROUND = "mnemogate.round"
+# A batch of spans that takes longer is dropped.
+SEND_SECONDS = 2
 QUEUED_SPANS = 2048
 MAX_CONTENT_CHARACTERS = 2000
 TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
@@ -108,7 +116,10 @@ class TurnTraces:
 
         tools = [tool for tool in request.tools if tool.get("round") == number]
         is_last = number == len(request.rounds)
-        until = request.ended_at if is_last else request.rounds[number].sent_at
+        if is_last:
+            until = request.ended_at
+        else:
+            until = request.rounds[number].sent_at
         longest_tool_ns = max((int(tool["ms"] * NANOSECONDS_A_MS) for tool in tools), default=0)
         answered_at = max(until - longest_tool_ns, call.sent_at)
         provider, _, model = call.target.partition("/")

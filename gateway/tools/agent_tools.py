@@ -22,13 +22,15 @@ from gateway.wire.chat import object_or_empty
 from memory import Memory, MemoryFault, ToolError, home_of, management
 from memory.management.inbox import InboxAddress, NewInboxMessage
 
-AGENT_MESSAGE, AGENT_ASK = "agent_message", "agent_ask"
+AGENT_MESSAGE = "agent_message"
+AGENT_ASK = "agent_ask"
 # Letta's names of the two, for agents whose profile grants them by these.
 LETTA_NAMES = {
     "send_message_to_agent_async": AGENT_MESSAGE,
     "send_message_to_agent_and_wait_for_reply": AGENT_ASK,
 }
-LISTED = 20  # names that a definition lists
+# Names that a definition lists.
+LISTED = 20
 DESCRIPTIONS = {
     AGENT_MESSAGE: "Leave a message for another agent, which reads it in its next turn. You get no "
     "answer.",
@@ -81,17 +83,24 @@ class AgentTools:
         bounds: DelegationSettings,
         reachable: ReachableAgents,
     ) -> None:
-        self._turn, self._memory, self._agents = turn, memory, agents
-        self._bounds, self._reachable = bounds, reachable
+        self._turn = turn
+        self._memory = memory
+        self._agents = agents
+        self._bounds = bounds
+        self._reachable = reachable
         chain = turn.chain
         self._names = (*(chain.names if chain is not None else ()), turn.agent.name)
-        self._budget = chain.budget if chain is not None else AskBudget(bounds.max_asks)
+        if chain is not None:
+            self._budget = chain.budget
+        else:
+            self._budget = AskBudget(bounds.max_asks)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._conversation = self._explain = ""
 
     def begin_round(self, conversation: str, explain: str) -> None:
         """Take note of the turn's conversation, and of its explain record."""
-        self._conversation, self._explain = conversation, explain
+        self._conversation = conversation
+        self._explain = explain
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         tools = [_tool_of(name, names) for name, names in self._reachable.names.items() if names]
@@ -110,10 +119,12 @@ class AgentTools:
             return coerced
         names = self._reachable.names[LETTA_NAMES.get(tool.name, tool.name)]
         if tool.name in LETTA_NAMES:
-            to, text = str(coerced["other_agent_id"]), coerced["message"]
+            to = str(coerced["other_agent_id"])
+            text = coerced["message"]
             to = self._reachable.by_id.get(own_id(to), to)
         else:
-            to, text = str(coerced["to"]), coerced["text"]
+            to = str(coerced["to"])
+            text = coerced["text"]
         if to in names or to in self._names:
             return {"to": to, "text": text}
         return f"this agent may not reach {to[:64]!r} so; it may reach: {', '.join(names[:LISTED])}"
@@ -149,7 +160,8 @@ class AgentTools:
         if refusal := self._refuse(agent):
             return _failed(refusal)
         self._budget.asks_left -= 1
-        turn, names = self._turn, self._names
+        turn = self._turn
+        names = self._names
         asked_by = {
             "agent": turn.agent.name,
             "explain": self._explain,
@@ -167,7 +179,8 @@ class AgentTools:
             AskChain(names, self._budget, parent, asked_by),
             turn.project,
         )
-        async with self._locks[agent.name]:  # turns of one conversation follow each other
+        # Turns of one conversation follow each other.
+        async with self._locks[agent.name]:
             start_time = asyncio.get_running_loop().time()
             answer = await turn.run(call)
         seconds = asyncio.get_running_loop().time() - start_time
@@ -175,7 +188,8 @@ class AgentTools:
 
     def _refuse(self, agent: Agent) -> str:
         """Return why an agent is not asked, "" for nothing."""
-        names, bounds = self._names, self._bounds
+        names = self._names
+        bounds = self._bounds
         if agent.name in names:
             return f"{agent.name} is already waiting ({' > '.join([*names, agent.name])})"
         if len(names) > bounds.max_depth:
@@ -187,13 +201,16 @@ class AgentTools:
         return ""
 
     def _read_answer(self, agent: Agent, answer: InnerAnswer, milliseconds: float) -> ToolOutput:
-        body, headers = object_or_empty(answer.body), answer.headers
+        body = object_or_empty(answer.body)
+        headers = answer.headers
         if answer.status != 200:
             error = body.get("error")
             code = error.get("code") or error.get("type") if isinstance(error, dict) else ""
             return _failed(f"{agent.name} could not answer (HTTP {answer.status} {code})")
         choices = body.get("choices")
-        message = choices[0].get("message") if choices else None
+        message = None
+        if choices:
+            message = choices[0].get("message")
         text = str((message or {}).get("content") or "")
         limit = self._bounds.answer_characters
         if len(text) > limit:
@@ -211,7 +228,9 @@ class AgentTools:
         return ToolOutput(text, facts={"agent": facts})
 
     def _owner_of(self, agent: Agent) -> str:
-        return home_of(agent.name) if agent.settings.home == "agent" else self._turn.owner
+        if agent.settings.home == "agent":
+            return home_of(agent.name)
+        return self._turn.owner
 
     def _conversation_with(self, agent: Agent) -> str:
         """Return the conversation of this one with an agent: one for each pair."""
@@ -221,7 +240,8 @@ class AgentTools:
 
 def entry_settings(bounds: DelegationSettings) -> ToolSettings:
     """Return the settings of the entry whose tools these are."""
-    seconds = bounds.ask_seconds  # which may be shorter or longer than those of an entry
+    # Which may be shorter or longer than those of an entry.
+    seconds = bounds.ask_seconds
     return ToolSettings.model_construct(
         kind=AGENTS, timeout=seconds, concurrent=bounds.parallel, pinned=True
     )
@@ -261,7 +281,9 @@ def _letta_parameters(about: str) -> dict[str, Any]:
 
 def _loose_parameters(name: str) -> dict[str, Any]:
     """Return the schema that arguments must fit: the agent's name is looked at afterwards."""
-    return _letta_parameters("") if name in LETTA_NAMES else _parameters(())
+    if name in LETTA_NAMES:
+        return _letta_parameters("")
+    return _parameters(())
 
 
 def _failed(why: str) -> ToolOutput:

@@ -14,7 +14,8 @@ from memory import Memory, MemoryFault, management
 from memory.management.approvals import ALIVE_SECONDS, ApprovalRequest, StoredApproval
 
 log = logging.getLogger("mnemogate")
-LOOK_SECONDS = 0.4  # between looks at the row: a decision arrives within a second
+# Between looks at the row: a decision arrives within a second.
+LOOK_SECONDS = 0.4
 RENEW_SECONDS = ALIVE_SECONDS / 3
 NOT_POSSIBLE = "Error: this call needs a person's approval, and cannot be asked for right now."
 
@@ -76,7 +77,9 @@ class CallApprovals:
     """
 
     def __init__(self, memory: Memory, question: ApprovalRequest, until: float) -> None:
-        self._memory, self._question, self._until = memory, question, until
+        self._memory = memory
+        self._question = question
+        self._until = until
 
     async def ask(self, call: AdmittedCall) -> AskedApproval:
         """Wait for a decision on a call."""

@@ -15,11 +15,13 @@ import resource
 import sys
 from typing import Any
 
-BASE_MIB = 96  # of address space, for the interpreter itself
+# Of address space, for the interpreter itself.
+BASE_MIB = 96
 MAX_PROCESSES = 6
 MAX_FILES = 24
 FILE_BYTES = 8 << 20
-COROUTINE = 0x80  # of the flags of a code object
+# Of the flags of a code object.
+COROUTINE = 0x80
 
 
 class LimitedOutput:
@@ -156,7 +158,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         return {"type": "SyntaxError", "message": mend(error.msg), "line": line}
     try:
         message = str(error)
-    except BaseException:  # the program's own class
+    except BaseException:
+        # The program's own class.
         message = ""
     return {"type": type(error).__name__, "message": mend(message[:1000]), "line": line}
 
@@ -177,7 +180,8 @@ def main() -> None:
     answer: dict[str, Any] = {}
     try:
         answer["result"] = [mend(part) for part in run_program(job, names)]
-    except BaseException as e:  # also SystemExit, which is no result
+    except BaseException as e:
+        # Also SystemExit, which is no result.
         answer["error"] = describe(e)
     answer["printed"] = mend(output.show())
     outgoing.write(json.dumps(answer) + "\n")

@@ -36,12 +36,15 @@ from gateway.tools.sandbox import (
 )
 from gateway.wire.chat import decode
 
-MOST_BYTES = 1 << 20  # that are read of a run
+# That are read of a run.
+MOST_BYTES = 1 << 20
 LINE_BYTES = 1 << 20
 READ_BYTES = 1 << 16
 TMP_BYTES = 16 << 20
-SPARE_SECONDS = 1.0  # to start and to end
-FIRST_UNUSED_UID = 61_184  # the last range that systems give to nobody
+# To start and to end.
+SPARE_SECONDS = 1.0
+# The last range that systems give to nobody.
+FIRST_UNUSED_UID = 61_184
 UNUSED_UIDS = 300
 OLDEST_VERSION = (0, 8)
 PROBE_SECONDS = 10.0
@@ -89,7 +92,8 @@ class BubblewrapSandbox:
         self._slots = asyncio.Semaphore(workers)
         self._processes: set[asyncio.subprocess.Process] = set()
         self._probing = asyncio.Lock()
-        self._problem: str | None = None  # None: not probed yet
+        # None: not probed yet.
+        self._problem: str | None = None
         self._command: list[str] = []
         self._canary = secrets.token_hex(16)
         self._child = (SOURCES / "bubblewrap_child.py").read_text("utf-8")
@@ -128,7 +132,9 @@ class BubblewrapSandbox:
         program = shutil.which("bwrap")
         if program is None:
             raise BubblewrapMissing("bubblewrap (bwrap) is not installed")
-        uid = _find_unused_uid() if os.geteuid() == 0 else None
+        uid = None
+        if os.geteuid() == 0:
+            uid = _find_unused_uid()
         room = _room_command(program, _find_interpreter(uid))
         if uid is not None:
             # Limits of processes do not bind root.
@@ -201,7 +207,8 @@ class _BubblewrapRun:
 
     async def finish(self) -> SandboxOutcome:
         """Return what the child gave."""
-        program, limits = self._program, self._limits
+        program = self._program
+        limits = self._limits
         loop = asyncio.get_running_loop()
         seconds_left = limits.seconds + SPARE_SECONDS
         try:
@@ -255,12 +262,15 @@ class _BubblewrapRun:
             RecursionError,
         ):
             return None
-        return answer if isinstance(answer, dict) else None
+        if isinstance(answer, dict):
+            return answer
+        return None
 
     async def _call(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Run a function of the gateway for the child."""
         function = self._functions.get(str(message.get("call")))
-        args, kwargs = message.get("args"), message.get("kwargs")
+        args = message.get("args")
+        kwargs = message.get("kwargs")
         if function is None or not isinstance(args, list) or not isinstance(kwargs, dict):
             return {"error": "there is no such function"}
         try:
@@ -274,7 +284,8 @@ class _BubblewrapRun:
         error = answer.get("error")
         if not isinstance(error, dict):
             return read_result(answer.get("result"), self._program.name, output)
-        kind, message = str(error.get("type", "")), str(error.get("message", ""))
+        kind = str(error.get("type", ""))
+        message = str(error.get("message", ""))
         line = error.get("line")
         if kind == "MemoryError":
             return fail(
@@ -286,7 +297,8 @@ class _BubblewrapRun:
 
     async def _say_end(self) -> SandboxOutcome:
         """Return why there is no answer."""
-        name, limits = self._program.name, self._limits
+        name = self._program.name
+        limits = self._limits
         with suppress(TimeoutError):
             async with asyncio.timeout(SPARE_SECONDS):
                 code = await self._process.wait()
@@ -304,7 +316,9 @@ class _BubblewrapRun:
             async with asyncio.timeout(0.2):
                 complaint = (await self._process.stderr.read(2000)).decode("utf-8", "replace")
                 lines = [line for line in complaint.splitlines() if line.startswith("bwrap:")]
-                return f" ({lines[0][:200]})" if lines else ""
+                if lines:
+                    return f" ({lines[0][:200]})"
+                return ""
         return ""
 
 
@@ -342,7 +356,8 @@ def _children_of(pid: int) -> list[int]:
 
 def _find_unused_uid() -> int:
     """Return a user whom nobody is. Raises BubblewrapMissing."""
-    import pwd  # not on Windows
+    # Not on Windows.
+    import pwd
 
     start = secrets.randbelow(UNUSED_UIDS)
     for step in range(UNUSED_UIDS):

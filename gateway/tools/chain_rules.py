@@ -33,7 +33,9 @@ class ToolChain:
     def __init__(
         self, rules: Sequence[BaseRule], policy: RulePolicy, *, withholds: bool = False
     ) -> None:
-        self._rules, self._policy, self._withholds = rules, policy, withholds
+        self._rules = rules
+        self._policy = policy
+        self._withholds = withholds
         self.governed_memory = list_literal_names(rules) & MEMORY_TOOL_NAMES
         self._ungoverned = UNGOVERNED - self.governed_memory
         acts = any(isinstance(rule, EndsTurn | RequiredBeforeExit) for rule in rules)
@@ -65,7 +67,8 @@ class _JudgedReply:
     """Judges the calls of one reply. ungoverned: names of tools that are not judged at all."""
 
     def __init__(self, chain: RuleChain, ungoverned: frozenset[str]) -> None:
-        self._chain, self._ungoverned = chain, ungoverned
+        self._chain = chain
+        self._ungoverned = ungoverned
 
     def judge(self, name: str) -> RuleVerdict:
         if name in self._ungoverned:

@@ -24,7 +24,8 @@ from memory import (
 from memory.session.toolbox import DIGEST_CHARACTERS, NO_LONGER_AVAILABLE, Effect, StartedRun
 
 NEAREST = 5
-MOST_ALIKE = 2  # equal calls that one turn may run
+# Equal calls that one turn may run.
+MOST_ALIKE = 2
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -56,7 +57,8 @@ class CallChecker:
     """Checks the calls of one request. granted: by name. limit: calls of the user's turn."""
 
     def __init__(self, tools: Mapping[str, RegisteredTool], limit: int) -> None:
-        self._tools, self._limit = tools, limit
+        self._tools = tools
+        self._limit = limit
         self._count: int | None = None
         self._counts_by_call: Counter[tuple[str, str]] = Counter()
 
@@ -64,12 +66,14 @@ class CallChecker:
         """Count anew which calls were made. before: what ran in the user's turn before it."""
         earlier = [run for runs in before.rounds for run in runs]
         self._counts_by_call = Counter((run.name, run.digest) for run in earlier)
-        if self._count is None:  # those of earlier requests, and of a request that broke off
+        # Those of earlier requests, and of a request that broke off.
+        if self._count is None:
             self._count = sum(run.name not in MEMORY_TOOL_NAMES for run in earlier)
 
     def check(self, call: ToolCall, place: int) -> AdmittedCall:
         """Return a call that may run. Raises RefusedCall."""
-        name, arguments = call.name, parse_arguments(call)
+        name = call.name
+        arguments = parse_arguments(call)
         if name == TOOL_CALL:
             name, arguments = self._unwrap(arguments)
         tool = self._tools.get(name)
@@ -82,7 +86,10 @@ class CallChecker:
         self._count_call(name, digest)
         effect: Effect = "read" if tool is None else tool.tool.effect
         # What `tool_call` calls is recorded and asked about as a call of that tool.
-        argument_text = call.arguments if name == call.name else _canonical(arguments).decode()
+        if name == call.name:
+            argument_text = call.arguments
+        else:
+            argument_text = _canonical(arguments).decode()
         run = StartedRun(
             place,
             "" if tool is None else tool.entry.name,
@@ -114,7 +121,8 @@ class CallChecker:
 
     def _unwrap(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the tool that `tool_call` calls. Raises RefusedCall."""
-        name, inner_arguments = arguments.get("name"), arguments.get("arguments", {})
+        name = arguments.get("name")
+        inner_arguments = arguments.get("arguments", {})
         if isinstance(inner_arguments, str):
             inner_arguments = parse_arguments(ToolCall("", TOOL_CALL, inner_arguments))
         if not isinstance(name, str) or name not in self._tools:
@@ -133,7 +141,9 @@ def called_name(name: str, arguments: str) -> str:
     if name != TOOL_CALL:
         return name
     name_member = object_or_empty(arguments.encode("utf-8", "replace")).get("name")
-    return name_member if isinstance(name_member, str) else name
+    if isinstance(name_member, str):
+        return name_member
+    return name
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:

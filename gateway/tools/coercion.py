@@ -17,9 +17,12 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from gateway.wire.chat import decode
 
-MAX_DEPTH = 16  # of a schema
-QUOTED_CHARACTERS = 80  # of a value, in an error
-LISTED_NAMES = 20  # in an error
+# Of a schema.
+MAX_DEPTH = 16
+# Of a value, in an error.
+QUOTED_CHARACTERS = 80
+# In an error.
+LISTED_NAMES = 20
 Schema = Mapping[str, Any]
 
 # As pydantic names and reads them; built once.
@@ -38,7 +41,8 @@ NOUNS = {
     "object": "an object",
     "null": "null",
 }
-SHORT_NOUNS = {"boolean": "boolean", "string": "text", "array": "list"}  # in a list of arguments
+# In a list of arguments.
+SHORT_NOUNS = {"boolean": "boolean", "string": "text", "array": "list"}
 PLURALS = {"integer": "integers", "number": "numbers", "boolean": "booleans", "object": "objects"}
 EXACT: dict[str, tuple[type, ...]] = {
     "integer": (int,),
@@ -123,7 +127,10 @@ def _coerce_kind(schema: Schema, kind: Any, value: Any, path: str, depth: int) -
     if kind == "array":
         return _coerce_list(schema, value, path, depth)
     if kind == "object":
-        members = value if isinstance(value, Mapping) else _from_text(value, dict)
+        if isinstance(value, Mapping):
+            members = value
+        else:
+            members = _from_text(value, dict)
         if members is None:
             raise _mismatch(schema, value, path)
         return _coerce_members(schema, members, path, depth)
@@ -138,7 +145,9 @@ def _coerce_kind(schema: Schema, kind: Any, value: Any, path: str, depth: int) -
 
 def _coerce_scalar(schema: Schema, value: Any, path: str) -> Any:
     kind = schema["type"]
-    read_moment = MOMENTS.get(str(schema.get("format"))) if kind == "string" else None
+    read_moment = None
+    if kind == "string":
+        read_moment = MOMENTS.get(str(schema.get("format")))
     try:
         if read_moment is not None:
             return read_moment(value)
@@ -178,7 +187,10 @@ MOMENTS: dict[str, Callable[[Any], str]] = {"date": _read_date, "date-time": _re
 
 
 def _coerce_list(schema: Schema, value: Any, path: str, depth: int) -> list[Any]:
-    items = value if isinstance(value, list) else _from_text(value, list)
+    if isinstance(value, list):
+        items = value
+    else:
+        items = _from_text(value, list)
     if items is None:
         raise _mismatch(schema, value, path)
     item_schema = schema.get("items")
@@ -193,7 +205,9 @@ def _from_text(value: Any, kind: type) -> Any:
         json_value = decode(value.encode())
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
-    return json_value if isinstance(json_value, kind) else None
+    if isinstance(json_value, kind):
+        return json_value
+    return None
 
 
 def _coerce_members(
@@ -224,7 +238,9 @@ def _coerce_members(
 def _properties_of(schema: Schema) -> Schema:
     """Return the members that a schema describes; none where it is no schema of an object."""
     properties = schema.get("properties")
-    return properties if isinstance(properties, Mapping) else {}
+    if isinstance(properties, Mapping):
+        return properties
+    return {}
 
 
 def _required_of(schema: Schema) -> list[str]:
@@ -311,8 +327,12 @@ def _text_of(value: Any) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, (int, float)) else None
+        if value:
+            return "true"
+        return "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    return None
 
 
 def _check_bounds(schema: Schema, value: Any, path: str) -> None:
@@ -374,13 +394,17 @@ def _noun(schema: Any, depth: int = 0) -> str:
         item_kind = items.get("type") if isinstance(items, Mapping) else None
         plural = PLURALS.get(item_kind) if isinstance(item_kind, str) else None
         return f"a list of {plural}" if plural else "a list"
-    return NOUNS.get(kind, "a value") if isinstance(kind, str) else "a value"
+    if isinstance(kind, str):
+        return NOUNS.get(kind, "a value")
+    return "a value"
 
 
 def _short_noun(schema: Any) -> str:
     """Return a type in one or two words."""
     noun = _noun(schema)
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    kind = None
+    if isinstance(schema, Mapping):
+        kind = schema.get("type")
     if isinstance(kind, str) and noun == NOUNS.get(kind) and kind in SHORT_NOUNS:
         return SHORT_NOUNS[kind]
     return noun.removeprefix("a ").removeprefix("an ")

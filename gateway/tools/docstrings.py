@@ -20,7 +20,10 @@ def read_docstring(docstring: str) -> tuple[str, dict[str, str]]:
     """Return the text up to the first section, and what it says of each parameter."""
     lines = inspect.cleandoc(docstring).split("\n")
     sections = [at for at, line in enumerate(lines) if SECTION.fullmatch(line)]
-    section_start = sections[0] if sections else len(lines)
+    if sections:
+        section_start = sections[0]
+    else:
+        section_start = len(lines)
     description = "\n".join(line.rstrip() for line in lines[:section_start]).strip()
     parameters: dict[str, str] = {}
     for at in sections:
@@ -40,7 +43,9 @@ def _read_arguments(lines: list[str]) -> dict[str, str]:
     parts: list[str] = []
     for line in text_lines:
         begins = len(line) - len(line.lstrip()) == indent
-        match = ARGUMENT.match(line.strip()) if begins else None
+        match = None
+        if begins:
+            match = ARGUMENT.match(line.strip())
         if match is not None:
             parts = parts_by_name.setdefault(match[1], [])
             parts.append(line.strip()[match.end() :])

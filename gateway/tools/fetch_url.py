@@ -23,11 +23,13 @@ from memory.formats.documents.reading import ChildDied, FileReader
 from memory.formats.documents.unreadable import Unreadable
 from memory.formats.documents.whole_text import is_packed, read_text
 
-PAGE_CHARACTERS = 20_000  # of one result
+# Of one result.
+PAGE_CHARACTERS = 20_000
 FOUND_LINES = 200
 QUOTED_CHARACTERS = 300
 SNIFFED_BYTES = 4096
-DOCUMENT_CHARACTERS = 5_000_000  # of a document; one with more text is not read
+# Of a document; one with more text is not read.
+DOCUMENT_CHARACTERS = 5_000_000
 DESCRIPTION = "Read a public web page, text, JSON or PDF file by its URL. Returns title and text."
 PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -75,7 +77,10 @@ class FetchUrlTool(SingleTool):
             return _failure(str(e))
         find = arguments.get("find") or ""
         offset = int(arguments.get("offset") or 0)
-        body = find_lines(page.text, find) if find else cut_text(page.text, offset)
+        if find:
+            body = find_lines(page.text, find)
+        else:
+            body = cut_text(page.text, offset)
         head = [page.title, answer.url] if page.title else [answer.url]
         if answer.is_cut:
             body += f"\n[The page is longer than {settings.max_mib} MiB; the rest was not read.]"

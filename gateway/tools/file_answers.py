@@ -39,7 +39,8 @@ def format_grep(result: GrepResult, limit: int) -> str:
 
 def format_text(text: FileText) -> str:
     """Return numbered lines, with a line before each page, and how the file goes on."""
-    row, rows = text.row, []
+    row = text.row
+    rows = []
     previous_page: int | None = None
     for number, line in text.lines:
         page = page_of(text.page_lines, number)

@@ -11,8 +11,10 @@ from memory import FileQuery, FileSearch, GrepQuery, Memory, Scope, TextQuery, m
 from memory.errors import NotFound, StoreUnavailable, ToolError
 
 Json = dict[str, Any]
-MAX_HITS, MAX_LINES = 50, 1000
-LABEL = "files"  # of the block that lists the files: who has none has no such block
+MAX_HITS = 50
+MAX_LINES = 1000
+# Of the block that lists the files: who has none has no such block.
+LABEL = "files"
 FILE: Json = {"type": "string", "description": "Id or name of one file; all files without it."}
 
 
@@ -150,12 +152,15 @@ class FilesKind:
 
         An agent's own where it has one; in a project the part of it, if that has files.
         """
-        tenant, owner = caller.tenant, caller.owner or caller.user
+        tenant = caller.tenant
+        owner = caller.owner or caller.user
         general_scope = self._find_scope(tenant, owner, caller.agent)
         if not caller.project:
             return general_scope
         part = self._find_scope(tenant, owner, memory_name(caller.agent, caller.project))
-        return part if await self._search.list_files(part) else general_scope
+        if await self._search.list_files(part):
+            return part
+        return general_scope
 
     async def close(self) -> None:
         """Do nothing: the memory closes its store."""

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 HEADER = b"x-memory-tools"
-NOTHING = "none"  # in the header: no tool at all
+# In the header: no tool at all.
+NOTHING = "none"
 MAX_HEADER_PATTERNS = 256
 
 
@@ -19,7 +20,8 @@ def matches(pattern: str, name: str) -> bool:
     *middle, suffix = parts
     if not name.startswith(prefix) or len(name) < len(prefix) + len(suffix):
         return False
-    at, end = len(prefix), len(name) - len(suffix)
+    at = len(prefix)
+    end = len(name) - len(suffix)
     for part in middle:
         place = name.find(part, at, end)
         if place < 0:

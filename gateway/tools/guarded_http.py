@@ -21,9 +21,12 @@ from gateway.upstream.tls_trust import trust
 from gateway.wire.compression import Decompressor
 
 READ_BYTES = 1 << 16
-CONNECT_SECONDS = 5.0  # for each address
-MAX_ADDRESSES = 4  # of a name that are tried
-HEADER_CHARACTERS = 8192  # of one header of a request
+# For each address.
+CONNECT_SECONDS = 5.0
+# Of a name that are tried.
+MAX_ADDRESSES = 4
+# Of one header of a request.
+HEADER_CHARACTERS = 8192
 REDIRECTS = (301, 302, 303, 307, 308)
 # The length of a body, how it is framed and where it goes are the transport's.
 RESERVED_HEADERS = frozenset(
@@ -47,7 +50,8 @@ class AnswerLimits:
     max_bytes: int = 1 << 20
     redirects: int = 5
     seconds: float = 20.0
-    same_host: bool = False  # a redirect leads to no other host
+    # A redirect leads to no other host.
+    same_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,12 @@ from gateway.upstream.tool_client import (
 )
 from memory import decode_foreign
 
-QUOTED_CHARACTERS = 300  # of an answer that reports an error
+# Of an answer that reports an error.
+QUOTED_CHARACTERS = 300
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 TEXTS = re.compile(r"text/|.*[/+](json|xml|yaml|javascript|x-www-form-urlencoded|x-ndjson|csv)$")
-SECRET_CHARACTERS = 6  # of a header's value; a shorter one is no secret
+# Of a header's value; a shorter one is no secret.
+SECRET_CHARACTERS = 6
 HIDDEN = "[secret]"
 
 
@@ -98,7 +100,9 @@ class HttpTool(SingleTool):
         url = _fill(before, arguments)
         _check_path(self._settings.url, url)
         pairs = [pair for pair in query.split("&") if pair and not _is_absent(pair, arguments)]
-        return f"{url}?{_fill('&'.join(pairs), arguments)}" if pairs else url
+        if pairs:
+            return f"{url}?{_fill('&'.join(pairs), arguments)}"
+        return url
 
     def _output(self, answer: ToolAnswer) -> ToolOutput:
         text = self._text_of(answer)
@@ -118,7 +122,10 @@ class HttpTool(SingleTool):
         except LookupError:
             at = self._settings.result
             return ToolOutput(f"Error: the answer has nothing at {at}.", "error")
-        text_value = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        if isinstance(value, str):
+            text_value = value
+        else:
+            text_value = msgspec.json.encode(value).decode()
         return ToolOutput(self._without_secrets(text_value))
 
     def _text_of(self, answer: ToolAnswer) -> str:

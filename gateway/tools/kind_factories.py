@@ -96,6 +96,7 @@ def make_kind(name: str, settings: ToolSettings, services: KindServices) -> Tool
         )
     try:
         return make(name, settings, services)
-    except ValueError as e:  # such as a source that is no tool
+    except ValueError as e:
+        # Such as a source that is no tool.
         line = getattr(e, "line", 0)
         raise ConfigError(f"tools.{name}: {e}{f' (line {line})' if line else ''}") from e

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from memory import Memory
 
 # Of kinds whose results are made here, and not by somebody outside.
-AGENTS = "agents"  # of the two tools by which agents reach each other
-SKILLS = "skills"  # of the tool that opens one
+# Of the two tools by which agents reach each other.
+AGENTS = "agents"
+# Of the tool that opens one.
+SKILLS = "skills"
 TRUSTED_KINDS = frozenset({"python", "run_code", AGENTS, SKILLS})
 
 

@@ -29,10 +29,13 @@ from gateway.tools.mcp_definitions import (
 from gateway.tools.mcp_messages import AnswerStore, is_named
 
 log = logging.getLogger("mnemogate")
-FAILURES, WITHIN_SECONDS, CLOSED_SECONDS = 3, 30.0, 30.0
+FAILURES = 3
+WITHIN_SECONDS = 30.0
+CLOSED_SECONDS = 30.0
 CONNECT_SECONDS = 30.0
 CLOSE_SECONDS = 5.0
-CONNECTION_CLOSED, CLOSED_MESSAGE = -32000, "Connection closed"  # of the package itself
+# Of the package itself.
+CONNECTION_CLOSED, CLOSED_MESSAGE = -32000, "Connection closed"
 
 
 class SessionState:
@@ -85,7 +88,8 @@ class McpConnection:
         try:
             try:
                 return await self._call(name, arguments)
-            except SessionExpired:  # as after a restart of the server: a new one is opened
+            except SessionExpired:
+                # As after a restart of the server: a new one is opened.
                 return await self._call(name, arguments)
         finally:
             self.call_count -= 1
@@ -201,11 +205,14 @@ class McpConnection:
             if not connection.done():
                 self._note_failure()
                 connection.set_exception(ServerUnreachable(why))
-                connection.exception()  # nobody may be waiting any more
+                # Nobody may be waiting any more.
+                connection.exception()
 
     async def _drop(self) -> None:
         """Give up a connection, so that the next call opens another."""
-        owner, self._owner, self._client = self._owner, None, None
+        owner = self._owner
+        self._owner = None
+        self._client = None
         if owner is not None and not owner.done():
             owner.cancel()
             with contextlib.suppress(Exception):

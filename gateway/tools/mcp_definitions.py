@@ -13,12 +13,18 @@ import msgspec
 from gateway.wire.chat import Json
 
 MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
-MAX_TOOLS, MAX_PAGES, MAX_BYTES = 1000, 100, 1 << 20
-PAGES_BYTES = 8 << 20  # of all pages, with what is not kept of them
-SCHEMA_BYTES, SCHEMA_DEPTH = 16 << 10, 16
+MAX_TOOLS = 1000
+MAX_PAGES = 100
+MAX_BYTES = 1 << 20
+# Of all pages, with what is not kept of them.
+PAGES_BYTES = 8 << 20
+SCHEMA_BYTES = 16 << 10
+SCHEMA_DEPTH = 16
 DESCRIPTION_CHARACTERS = 1024
-REFERENCES, TEXTS = ("$ref", "$dynamicRef", "$recursiveRef"), ("description", "title")
-NAME_CHARACTERS, DIGEST_CHARACTERS = 64, 6
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+TEXTS = ("description", "title")
+NAME_CHARACTERS = 64
+DIGEST_CHARACTERS = 6
 INVISIBLE = frozenset({"Cf", "Cc", "Cs", "Co"})
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _sorted = msgspec.json.Encoder(order="sorted")
@@ -136,7 +142,8 @@ def visible_text(text: str) -> str:
 
 def flags_of(definition: Json, entries: Iterable[str]) -> list[str]:
     """Return what an operator should look at in a tool's texts. entries: the names of others."""
-    text, flags = "\n".join(described_texts(definition)), []
+    text = "\n".join(described_texts(definition))
+    flags = []
     if visible_text(text) != text:
         flags.append("invisible characters")
     named_entries = [entry for entry in entries if re.search(rf"\b{re.escape(entry)}_", text)]

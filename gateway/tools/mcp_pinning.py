@@ -32,13 +32,17 @@ def merge_listing(
     accepts = mode == "off" or (mode == "ask" and not pins)
     merged_pins: dict[str, ToolPin] = {}
     for name in sorted({*pins, *listing}):
-        earlier_pin, tool = pins.get(name, ToolPin(name)), listing.get(name)
+        earlier_pin = pins.get(name, ToolPin(name))
+        tool = listing.get(name)
         if tool is None:
             if earlier_pin.accepted_hash is not None and mode != "off":
                 merged_pins[name] = ToolPin(name, earlier_pin.accepted_hash, earlier_pin.accepted)
             continue
         pin = ToolPin(name, earlier_pin.accepted_hash, earlier_pin.accepted, tool.digest, tool.text)
-        merged_pins[name] = pin.accept() if accepts else pin
+        if accepts:
+            merged_pins[name] = pin.accept()
+        else:
+            merged_pins[name] = pin
     return merged_pins
 
 

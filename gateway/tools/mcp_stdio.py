@@ -123,7 +123,8 @@ async def _write(stdin: asyncio.StreamWriter, outgoing: Any, incoming: Any) -> N
             stdin.write(text.encode() + b"\n")
             await stdin.drain()
     except OSError:
-        await incoming.aclose()  # so that the session sees the end of the connection
+        # So that the session sees the end of the connection.
+        await incoming.aclose()
 
 
 async def _log(stderr: asyncio.StreamReader, entry: str) -> None:
@@ -131,7 +132,8 @@ async def _log(stderr: asyncio.StreamReader, entry: str) -> None:
     while True:
         try:
             line = await stderr.readline()
-        except ValueError:  # a line of many MiB
+        except ValueError:
+            # A line of many MiB.
             continue
         if not line:
             return

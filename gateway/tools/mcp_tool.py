@@ -41,8 +41,10 @@ from gateway.wire.chat import decode
 from memory import MemoryFault
 
 log = logging.getLogger("mnemogate")
-CONNECTIONS = 64  # of users that are kept
-RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # pauses before a server is asked again
+# Of users that are kept.
+CONNECTIONS = 64
+# Pauses before a server is asked again.
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 MISSING = "failed: the package is missing; pip install 'mnemogate[tools]'"
 
 
@@ -59,10 +61,12 @@ class McpTool:
         other_entries: Collection[str] = (),
     ) -> None:
         self.problem = "connecting"
-        self.name, self.settings = name, settings
+        self.name = name
+        self.settings = settings
         self.pins: dict[str, ToolPin] = {}
         self.last_error = ""
-        self._table, self._other_entries = pins, sorted(other_entries)
+        self._table = pins
+        self._other_entries = sorted(other_entries)
         address = settings.url or "\0".join((settings.command, *settings.args))
         self._server = hashlib.sha256(address.encode()).hexdigest()
         self._tools: tuple[OperatorTool, ...] = ()
@@ -94,7 +98,8 @@ class McpTool:
     def check_arguments(
         self, tool: OperatorTool, arguments: dict[str, Any]
     ) -> dict[str, Any] | str:
-        return arguments  # the server checks them
+        # The server checks them.
+        return arguments
 
     async def run(
         self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
@@ -171,7 +176,8 @@ class McpTool:
     async def close(self) -> None:
         following = self._following
         while following is not None and not following.done():
-            following.cancel()  # again, since a library may swallow it
+            # Again, since a library may swallow it.
+            following.cancel()
             await asyncio.wait([following], timeout=0.5)
         connections = (self._shared, *self._of_users.values())
         await asyncio.gather(*(connection.close() for connection in connections))
@@ -207,9 +213,12 @@ class McpTool:
     def _take(self, pins: Mapping[str, ToolPin]) -> None:
         """Offer what is accepted, as it was accepted; the same object while nothing changes."""
         self.pins = dict(pins)
-        tools, names = [], {}
+        tools = []
+        names = {}
         for pin in self.pins.values():
-            tool = self._tool_of(pin) if pin.status == "ready" else None
+            tool = None
+            if pin.status == "ready":
+                tool = self._tool_of(pin)
             if tool is not None and tool.name not in names:
                 names[tool.name] = pin.name
                 tools.append(tool)
@@ -228,8 +237,12 @@ class McpTool:
         return self.shape_tool(pin.name, definition)
 
     def _describe(self, pin: ToolPin) -> dict[str, Any]:
-        accepted_definition = decode(pin.accepted.encode()) if pin.accepted else None
-        listed_definition = decode(pin.listed.encode()) if pin.listed else None
+        accepted_definition = None
+        if pin.accepted:
+            accepted_definition = decode(pin.accepted.encode())
+        listed_definition = None
+        if pin.listed:
+            listed_definition = decode(pin.listed.encode())
         definition = listed_definition or accepted_definition or {}
         reason = why_refused(definition)
         return {
@@ -244,7 +257,8 @@ class McpTool:
 
     def _description_of(self, name: str, definition: Mapping[str, Any]) -> str:
         description = self.settings.description
-        description = description.get(name, "") if isinstance(description, Mapping) else description
+        if isinstance(description, Mapping):
+            description = description.get(name, "")
         text = description or definition.get("description") or definition.get("title") or ""
         return visible_text(str(text))[:DESCRIPTION_CHARACTERS]
 
@@ -253,10 +267,13 @@ class McpTool:
         if isinstance(effect, Mapping):
             patterns = effect.items()
             effect = next((e for p, e in patterns if fnmatch.fnmatchcase(name, p)), None)
-        return "read" if effect == "read" else "write"
+        if effect == "read":
+            return "read"
+        return "write"
 
     def _is_allowed(self, name: str) -> bool:
-        allow, deny = self.settings.allow, self.settings.deny
+        allow = self.settings.allow
+        deny = self.settings.deny
         return any(fnmatch.fnmatchcase(name, p) for p in allow) and not any(
             fnmatch.fnmatchcase(name, p) for p in deny
         )

@@ -31,10 +31,14 @@ from gateway.tools.sandbox import (
 )
 
 MISSING = "the sandbox is not installed: pip install 'mnemogate[tools]'"
-TOP_LEVEL_SECONDS = 1.0  # for the source of a tool
-MAX_SECONDS = 30.0  # that any entry may have
-CHECKOUTS = 200  # after which a worker is replaced
-ADDRESS_SPACE_KIB = 2 << 20  # of a worker, whatever its heap may be
+# For the source of a tool.
+TOP_LEVEL_SECONDS = 1.0
+# That any entry may have.
+MAX_SECONDS = 30.0
+# After which a worker is replaced.
+CHECKOUTS = 200
+# Of a worker, whatever its heap may be.
+ADDRESS_SPACE_KIB = 2 << 20
 # An interpreter that exits right after the workers ended was aborted in some runs.
 PAUSE_AFTER_CLOSE = 0.3
 PARSED_CHARACTERS = 32 << 10
@@ -66,7 +70,9 @@ class MontySandbox:
 
     async def find_problem(self) -> str:
         """Return why it cannot run here, or nothing."""
-        return "" if is_installed() else MISSING
+        if is_installed():
+            return ""
+        return MISSING
 
     async def run(self, program: SandboxProgram, limits: SandboxLimits) -> SandboxOutcome:
         """Run one program in a fresh session."""
@@ -102,8 +108,10 @@ class MontySandbox:
     async def close(self) -> None:
         """End the workers."""
         async with self._starting:
-            pool, self._pool = self._pool, None
-            folder, self._folder = self._folder, None
+            pool = self._pool
+            self._pool = None
+            folder = self._folder
+            self._folder = None
             if pool is not None:
                 await pool.__aexit__(None, None, None)
                 await asyncio.sleep(PAUSE_AFTER_CLOSE)
@@ -128,10 +136,15 @@ class MontySandbox:
     def _say_error(self, error: Any, program: SandboxProgram, limits: SandboxLimits) -> str:
         """Return an error of the package as a model reads it."""
         if isinstance(error, self._package.MontyCrashedError):
-            return _say_time(program, limits) if error.timed_out else "the sandbox broke off"
+            if error.timed_out:
+                return _say_time(program, limits)
+            return "the sandbox broke off"
         exception = error.exception()
         kind = type(exception).__name__
-        frames = error.traceback() if hasattr(error, "traceback") else []
+        if hasattr(error, "traceback"):
+            frames = error.traceback()
+        else:
+            frames = []
         own_file = f"<python-input-{1 if program.secrets else 0}>"
         line = next((f.line for f in reversed(frames) if f.filename == own_file), 0)
         message = str(error).removeprefix(f"{kind}: ")

@@ -11,8 +11,11 @@ from gateway.tools.registry import ToolRegistry, definition_of
 from gateway.wire.chat import Json
 from memory import MEMORY_TOOL_NAMES, TokenCounter
 
-RESULT_OPEN, TOOL_SEARCH, TOOL_CALL = "result_open", "tool_search", "tool_call"
-STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+RESULT_OPEN = "result_open"
+TOOL_SEARCH = "tool_search"
+TOOL_CALL = "tool_call"
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
 
 
 def _object(required: list[str], **properties: Any) -> dict[str, Any]:

@@ -64,7 +64,9 @@ class PythonSource:
             convert = self.types[name].convert
             parts.append(f"{name}={convert(code) if convert is not None else code}")
         call = f"{self.name}({', '.join(parts)})"
-        return f"await {call}" if self.is_async else call
+        if self.is_async:
+            return f"await {call}"
+        return call
 
 
 def read_source(source: str, sandbox: str = "monty") -> PythonSource:

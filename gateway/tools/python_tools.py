@@ -130,4 +130,6 @@ async def probe_source(sandboxes: Sandboxes, source: PythonSource, sandbox: str)
     if sandbox == "bubblewrap":
         return []
     findings = await sandboxes.monty.check_types(source.source)
-    return [findings] if findings else []
+    if findings:
+        return [findings]
+    return []

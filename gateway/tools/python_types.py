@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_DEPTH = 4
-DATE = "_mnemogate_date"  # names of `sandbox_runtime`
+# Names of `sandbox_runtime`.
+DATE = "_mnemogate_date"
 DATETIME = "_mnemogate_datetime"
 SCALARS: dict[str, dict[str, Any]] = {
     "str": {"type": "string"},
@@ -158,4 +159,6 @@ def _alternatives(node: ast.expr) -> list[ast.expr]:
 def _name_of(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
+    if isinstance(node, ast.Name):
+        return node.id
+    return ""

@@ -23,8 +23,10 @@ from gateway.wire.chat import Json
 from memory import MEMORY_TOOL_NAMES, EncodedTool, TokenCounter, list_literal_names
 from memory.session.toolbox import ToolOffer
 
-MAX_ANSWERS = 64  # of grants that are kept for one catalog
-OBSERVED = 256  # runs of which times are kept, for the dashboard
+# Of grants that are kept for one catalog.
+MAX_ANSWERS = 64
+# Runs of which times are kept, for the dashboard.
+OBSERVED = 256
 _sorted = msgspec.json.Encoder(order="sorted")
 
 log = logging.getLogger("mnemogate")
@@ -34,7 +36,9 @@ class ToolEntry:
     """One `[tools.NAME]`. slots: runs at a time. milliseconds: of its newest runs."""
 
     def __init__(self, name: str, settings: ToolSettings, kind: ToolKind) -> None:
-        self.name, self.settings, self.kind = name, settings, kind
+        self.name = name
+        self.settings = settings
+        self.kind = kind
         self.slots = asyncio.Semaphore(settings.concurrent)
         self.runs = self.errors = 0
         self.last_error = ""
@@ -43,7 +47,9 @@ class ToolEntry:
     @property
     def state(self) -> str:
         """Why its tools cannot be used, as `status: reason`; "" for nothing."""
-        return self.kind.problem if self.settings.enabled else "disabled"
+        if self.settings.enabled:
+            return self.kind.problem
+        return "disabled"
 
     @property
     def is_fixed(self) -> bool:
@@ -52,13 +58,17 @@ class ToolEntry:
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         """Return the tools that can be used now."""
-        return () if self.state else self.kind.list_tools(tenant)
+        if self.state:
+            return ()
+        return self.kind.list_tools(tenant)
 
     def times(self) -> tuple[float, float]:
         """Return the median and the 95th percentile of its newest runs, in milliseconds."""
         durations = sorted(self.milliseconds)
         if len(durations) < 2:
-            return (durations[0], durations[0]) if durations else (0.0, 0.0)
+            if durations:
+                return (durations[0], durations[0])
+            return (0.0, 0.0)
         cuts = quantiles(durations, n=20)
         return cuts[9], cuts[18]
 
@@ -113,7 +123,9 @@ class GrantedTools:
 
     def with_more(self, more_tools: Mapping[str, RegisteredTool]) -> GrantedTools:
         """Return these tools and some that one request has beside them."""
-        return GrantedTools({**self.tools, **more_tools}) if more_tools else self
+        if more_tools:
+            return GrantedTools({**self.tools, **more_tools})
+        return self
 
     def keep_offer(self, labels: tuple[str, ...], offer: ShownTools) -> None:
         """Keep what an epoch shows; few epochs are of one grant."""
@@ -128,7 +140,8 @@ class Catalog:
     def __init__(
         self, tools: Mapping[str, RegisteredTool], colliding: Sequence[RegisteredTool]
     ) -> None:
-        self.tools, self.colliding = tools, colliding
+        self.tools = tools
+        self.colliding = colliding
         self._tools_by_grants: dict[Grants, GrantedTools] = {}
 
     def find_granted(self, grants: Grants) -> GrantedTools:
@@ -161,7 +174,9 @@ class ToolRegistry:
         shared: SharedRuntimes,
         tenant_tools: TenantPythonTools,
     ) -> None:
-        self.settings, self.entries, self.shared = settings, entries, shared
+        self.settings = settings
+        self.entries = entries
+        self.shared = shared
         self.tenant_tools = tenant_tools
         self._api_entry = ToolEntry(API_ENTRY, ToolSettings(kind="python"), tenant_tools)
         self.slots = asyncio.Semaphore(settings.process_parallel)
@@ -191,11 +206,15 @@ class ToolRegistry:
     def find_stand_in(self, tenant: str) -> RegisteredTool | None:
         """Return the tool of that entry, where it can be used."""
         entry = self.stand_in
-        return None if entry is None else self.catalog(tenant).tools.get(entry.name)
+        if entry is None:
+            return None
+        return self.catalog(tenant).tools.get(entry.name)
 
     def names(self, tenant: str) -> frozenset[str]:
         """Return the names of all tools that a tenant may be granted."""
-        return frozenset(self.catalog(tenant).tools) if self.has_tools else frozenset()
+        if self.has_tools:
+            return frozenset(self.catalog(tenant).tools)
+        return frozenset()
 
     @property
     def has_tools(self) -> bool:
@@ -266,7 +285,9 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
     settings = services.settings
     entries: dict[str, ToolEntry] = {}
     for name, entry_settings in sorted(settings.tools.items()):
-        earlier_entry = before.entries.get(name) if before is not None else None
+        earlier_entry = None
+        if before is not None:
+            earlier_entry = before.entries.get(name)
         is_same = before is not None and before.shared is services.shared
         if earlier_entry is not None and earlier_entry.settings == entry_settings and is_same:
             entries[name] = earlier_entry

@@ -11,8 +11,10 @@ from gateway.tools.kind import ToolImage, ToolOutput
 from memory import new_id
 from memory.session.toolbox import Result, ResultImage, ResultWithImages
 
-KEPT_BYTES = 2 << 20  # of one result
-SHOWN_CHARACTERS = 20_000  # of a result that is opened
+# Of one result.
+KEPT_BYTES = 2 << 20
+# Of a result that is opened.
+SHOWN_CHARACTERS = 20_000
 IMAGE_BYTES = 4 << 20
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 ERROR = "Error: "
@@ -39,7 +41,9 @@ def clean_text(text: str) -> str:
     """Return a text without control characters but tabs and line feeds, and valid as UTF-8."""
     if SURROGATE.search(text):
         text = SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-    return CONTROL.sub("", text) if CONTROL.search(text) else text
+    if CONTROL.search(text):
+        return CONTROL.sub("", text)
+    return text
 
 
 def clean_edges(text: str, limit: int) -> str:
@@ -76,7 +80,9 @@ def show_output(name: str, output: ToolOutput, how: Showing, room: ImageRoom) ->
     if pictures:
         stub = "\n".join(stub_of(picture) for picture in pictures)
         result = ResultWithImages(shown_text, pictures, stub)
-    full_text = bounded_bytes(text) if ident else ""
+    full_text = ""
+    if ident:
+        full_text = bounded_bytes(text)
     return ShownResult(result, len(text), len(pictures), ident, full_text)
 
 
@@ -91,7 +97,8 @@ def cut_text(text: str, limit: int, *, is_kept: bool) -> tuple[str, str]:
         ident = new_id("res")
         how = f'result_open("{ident}", {head}) shows them'
     else:
-        ident, how = "", "in read mode nothing is kept"
+        ident = ""
+        how = "in read mode nothing is kept"
     return f"{text[:head]}\n[{cut_characters} characters left out; {how}]\n{text[-tail:]}", ident
 
 
@@ -110,16 +117,15 @@ def open_result(ident: str, content: str, offset: int, query: str) -> str:
     if not part:
         return f"Error: this result has {len(content)} characters; give a smaller offset."
     characters_left = len(content) - end
-    hint = (
-        f'\n[{characters_left} characters follow; result_open("{ident}", {end}) shows them]'
-        if characters_left
-        else ""
-    )
+    hint = ""
+    if characters_left:
+        hint = f'\n[{characters_left} characters follow; result_open("{ident}", {end}) shows them]'
     return part + hint
 
 
 def _lines_with(content: str, query: str) -> str:
-    folded_query, size = query.casefold(), 0
+    folded_query = query.casefold()
+    size = 0
     lines: list[str] = []
     matches = [line for line in content.split("\n") if folded_query in line.casefold()]
     for line in matches:
@@ -129,7 +135,9 @@ def _lines_with(content: str, query: str) -> str:
             lines.append(f"[{len(matches) - len(lines) + 1} more lines hold it]")
             break
         lines.append(line)
-    return "\n".join(lines) if lines else f"Nothing found: no line holds {query[:80]!r}."
+    if lines:
+        return "\n".join(lines)
+    return f"Nothing found: no line holds {query[:80]!r}."
 
 
 class ImageRoom:

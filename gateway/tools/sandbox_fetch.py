@@ -93,7 +93,9 @@ class SandboxFetch:
         request_headers = {
             str(name): self._reveal(str(value)) for name, value in (headers or {}).items()
         }
-        body = b"" if text is None else str(text).encode("utf-8", "replace")
+        body = b""
+        if text is not None:
+            body = str(text).encode("utf-8", "replace")
         if json_value is not None:
             body = msgspec.json.encode(json_value)
             if not any(name.lower() == "content-type" for name in request_headers):

@@ -27,7 +27,9 @@ class Sandboxes:
 
     def choose(self, name: SandboxName) -> Sandbox:
         """Return a sandbox by its name."""
-        return self.bubblewrap if name == "bubblewrap" else self.monty
+        if name == "bubblewrap":
+            return self.bubblewrap
+        return self.monty
 
     def limits_of(self, seconds: float | None, memory_mib: int | None) -> SandboxLimits:
         """Return the limits of an entry. None: those of [sandbox]."""
@@ -48,7 +50,9 @@ class Sandboxes:
         """Return why a sandbox is not there, as far as is known without waiting."""
         if name == "bubblewrap":
             return self._bubblewrap_problem
-        return "" if is_installed() else f"unavailable: {MISSING}"
+        if is_installed():
+            return ""
+        return f"unavailable: {MISSING}"
 
     async def close(self) -> None:
         """End all processes."""

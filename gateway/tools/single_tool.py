@@ -68,11 +68,14 @@ class SandboxedTool(SingleTool):
         self, name: str, settings: SandboxedSettings, sandboxes: Sandboxes, defaults: ToolDefaults
     ) -> None:
         super().__init__(name, settings, defaults)
-        self._sandboxes, self._sandbox = sandboxes, settings.sandbox
+        self._sandboxes = sandboxes
+        self._sandbox = settings.sandbox
 
     @property
     def problem(self) -> str:
         return self._sandboxes.problem_of(self._sandbox)
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
-        return () if self.problem else self._tools
+        if self.problem:
+            return ()
+        return self._tools

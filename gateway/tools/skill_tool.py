@@ -14,7 +14,8 @@ from gateway.tools.registry import RegisteredTool, ToolEntry, ToolRegistry
 from memory import Memory, StoreUnavailable, management
 
 SKILL_OPEN = "skill_open"
-LABEL = "skills"  # of the block that lists the skills: who has none has no such block
+# Of the block that lists the skills: who has none has no such block.
+LABEL = "skills"
 PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {"name": {"type": "string"}},
@@ -34,10 +35,12 @@ TOOL = OperatorTool(
 class SkillKind:
     """The entry of skills; see `ToolKind`. reads_only: the request may not write."""
 
-    problem, is_fixed = "", True
+    problem = ""
+    is_fixed = True
 
     def __init__(self, memory: Memory, *, reads_only: bool) -> None:
-        self._memory, self._reads_only = memory, reads_only
+        self._memory = memory
+        self._reads_only = reads_only
 
     def list_tools(self, tenant: str) -> Sequence[OperatorTool]:
         return [TOOL]
@@ -51,7 +54,8 @@ class SkillKind:
         self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
     ) -> ToolOutput:
         """Return the text of a skill, and count the use."""
-        memory, name = self._memory, str(arguments["name"]).strip()
+        memory = self._memory
+        name = str(arguments["name"]).strip()
         scope = memory.scope(caller.tenant, caller.owner, caller.agent, caller.project)
         request = "" if self._reads_only else caller.request_id
         try:

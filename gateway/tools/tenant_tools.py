@@ -30,10 +30,14 @@ from gateway.tools.sandbox_fetch import SandboxFetch
 from memory import Memory, MemoryFault, management
 from memory.management.python_tools import StoredTool, ToolText
 
-API_ENTRY = "python/api"  # no entry of the configuration has such a name
-FRESH_SECONDS = 2.0  # that other workers' changes may take to be listed here
-CLOCK_SECONDS = 5.0  # by which the clocks of workers may differ
-MAX_PARSED = 256  # sources that are held parsed
+# No entry of the configuration has such a name.
+API_ENTRY = "python/api"
+# That other workers' changes may take to be listed here.
+FRESH_SECONDS = 2.0
+# By which the clocks of workers may differ.
+CLOCK_SECONDS = 5.0
+# Sources that are held parsed.
+MAX_PARSED = 256
 
 
 class ToolDefinition(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -86,10 +90,12 @@ class TenantPythonTools:
     def __init__(self, memory: Memory, shared: SharedRuntimes) -> None:
         self.problem = ""
         self._memory = memory
-        self.shared = shared  # replaced by a reload
+        # Replaced by a reload.
+        self.shared = shared
         self.tools: dict[str, tuple[OperatorTool, ...]] = {}
         self._read_at = 0.0
-        self._read_when = 0.0  # the Unix time of that
+        # The Unix time of that.
+        self._read_when = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._sources: dict[tuple[str, str, int], PythonSource] = {}
 
@@ -122,7 +128,10 @@ class TenantPythonTools:
         program = make_program(source, arguments, network)
         sandbox = self.shared.sandboxes.choose(definition.sandbox)
         outcome = await sandbox.run(program, self.shared.sandboxes.limits_of(None, None))
-        text = outcome.show() if network is None else network.mask(outcome.show())
+        if network is None:
+            text = outcome.show()
+        else:
+            text = network.mask(outcome.show())
         return ToolOutput(text, status="error" if outcome.is_error else "ok")
 
     async def close(self) -> None:
@@ -132,7 +141,9 @@ class TenantPythonTools:
 
     def seconds_since_read(self) -> float:
         """Return how old the lists are."""
-        return time.monotonic() - self._read_at if self._read_at else math.inf
+        if self._read_at:
+            return time.monotonic() - self._read_at
+        return math.inf
 
     def was_read_after(self, moment: float) -> bool:
         """Tell whether the lists hold what was made before a Unix time, by any worker's clock."""
@@ -140,7 +151,8 @@ class TenantPythonTools:
 
     async def read_lists(self) -> None:
         """Read what is listed of all tools. Raises StoreUnavailable."""
-        start_time, read_when = time.monotonic(), time.time()
+        start_time = time.monotonic()
+        read_when = time.time()
         rows = await management.python_tools.list_tools(self._memory)
         tools: dict[str, list[OperatorTool]] = {}
         for tenant, name, version, listing in rows:
@@ -153,7 +165,8 @@ class TenantPythonTools:
             else tuple(tenant_tools)
             for tenant, tenant_tools in tools.items()
         }
-        self._read_at, self._read_when = start_time, read_when
+        self._read_at = start_time
+        self._read_when = read_when
 
     async def check(self, name: str, definition: ToolDefinition) -> tuple[ToolText, list[str]]:
         """Return what is written of a tool, and warnings. Raises SourceRefused, ToolRefused."""
@@ -168,7 +181,9 @@ class TenantPythonTools:
             settings = PythonToolSettings.model_validate(msgspec.to_builtins(definition))
         except ValidationError as e:
             path, text = describe_validation_errors(e, PythonToolSettings, limit=1)[0]
-            member = str(path[0]) if path else None
+            member = None
+            if path:
+                member = str(path[0])
             raise ToolRefused(f"`{member}`: {text}" if member else text, member) from None
         if problem := await self._find_problem(definition.sandbox):
             raise ToolRefused(problem, "sandbox")

@@ -30,7 +30,8 @@ from memory import ErasedMeanwhile, StoreUnavailable, iso
 from memory.session.toolbox import EarlierRun, RunLedger, RunRecord, RunStatus, StartedRun
 
 log = logging.getLogger("mnemogate")
-LEAST_SECONDS = 0.05  # that a run gets, however little is left of its turn
+# That a run gets, however little is left of its turn.
+LEAST_SECONDS = 0.05
 NOT_WRITTEN = (
     "Error: {} was not run, because the memory cannot record it right now. Answer without it, and "
     "say so if it matters."
@@ -80,8 +81,11 @@ class ToolRuns:
         until: float,
         observer: RunObserver,
     ) -> None:
-        self._registry, self._usable, self._caller = registry, usable, caller
-        self._until, self._observer = until, observer
+        self._registry = registry
+        self._usable = usable
+        self._caller = caller
+        self._until = until
+        self._observer = observer
         self._slots = asyncio.Semaphore(registry.settings.parallel)
         self._images = ImageRoom(registry.settings.images_per_turn)
         self._in_order: dict[str, asyncio.Lock] = {}
@@ -96,7 +100,8 @@ class ToolRuns:
         """
         if call.tool is None:
             return await self._run_own(call, ledger, hidden)
-        entry, price = call.tool.entry, call.tool.entry.settings.price
+        entry = call.tool.entry
+        price = call.tool.entry.settings.price
         if price and not await self._observer.reserve(price):
             text = f"Error: the budget has no room for a run of {call.name}."
             return self.refuse(call.run, text, {})
@@ -143,7 +148,8 @@ class ToolRuns:
                 output = await _run_kind(call, tool, self._caller)
         except TimeoutError:
             text = f"Error: {call.name} did not answer within {round(seconds, 1):g} s."
-            output, status = ToolOutput(text, "error"), "timeout"
+            output = ToolOutput(text, "error")
+            status = "timeout"
         else:
             status = output.status
             if output.cost_usd:
@@ -238,13 +244,18 @@ class RunTiming:
 
     @property
     def queued_ms(self) -> float:
-        began = time.perf_counter() if self._began is None else self._began
+        if self._began is None:
+            began = time.perf_counter()
+        else:
+            began = self._began
         return round((began - self._came) * 1000, 2)
 
     @property
     def seconds(self) -> float:
         """Seconds since it had its slot; 0 if it never had one."""
-        return 0.0 if self._began is None else time.perf_counter() - self._began
+        if self._began is None:
+            return 0.0
+        return time.perf_counter() - self._began
 
 
 async def _start(call: AdmittedCall, ledger: RunLedger) -> RunRecord | None:
@@ -292,4 +303,6 @@ async def _open(arguments: Mapping[str, Any], ledger: RunLedger) -> str:
     if content is None:
         return NO_SUCH_RESULT
     text = open_result(ident, content, arguments.get("offset") or 0, arguments.get("find") or "")
-    return text if text.startswith(ERROR) else HEAD.format(RESULT_OPEN) + text
+    if text.startswith(ERROR):
+        return text
+    return HEAD.format(RESULT_OPEN) + text

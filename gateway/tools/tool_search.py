@@ -11,8 +11,10 @@ import msgspec
 from gateway.tools.registry import RegisteredTool
 from memory import stems_of
 
-MOST_HITS, USUAL_HITS = 10, 5
-NAME_WEIGHT = 3.0  # a word of the name counts as much as so many of the description
+MOST_HITS = 10
+USUAL_HITS = 5
+# A word of the name counts as much as so many of the description.
+NAME_WEIGHT = 3.0
 _encode = msgspec.json.encode
 
 

@@ -22,7 +22,8 @@ from memory import ToolCall
 from memory.session.toolbox import NO_OFFER, RunRecord, StartedRun, ToolOffer, ToolTurn
 
 # Stand among an epoch's tools, for the header that narrowed them and for what the agent grants.
-HEADER_LABEL, AGENT_LABEL = "header:", "agent:"
+HEADER_LABEL = "header:"
+AGENT_LABEL = "agent:"
 LABELS = (HEADER_LABEL, AGENT_LABEL)
 LABEL_DIGITS = 16
 NONE_HIDDEN = frozenset[str]()
@@ -66,11 +67,14 @@ class TurnToolbox:
     """See the port. deferred: names of tools that only `tool_search` finds."""
 
     def __init__(self, request: ToolCircumstances, runs: ToolRuns) -> None:
-        granted_tools, client_names = request.granted_tools, request.client_names
-        self._request, self._runs = request, runs
+        granted_tools = request.granted_tools
+        client_names = request.client_names
+        self._request = request
+        self._runs = runs
         self._labels = request.label()
         self.names: Collection[str] = granted_tools.names | OWN_TOOLS.keys()
-        self._usable, self._own_names = granted_tools.tools, OWN_NAMES
+        self._usable = granted_tools.tools
+        self._own_names = OWN_NAMES
         self.withheld: list[str] = []
         self._is_whole = client_names.isdisjoint(self.names)
         if not self._is_whole:
@@ -97,12 +101,16 @@ class TurnToolbox:
     def choose_tools(self, blocks: Collection[str]) -> Mapping[str, str]:
         granted_tools = self._request.granted_tools
         block_labels = granted_tools.needed_blocks.intersection(blocks)
-        tool_digests = granted_tools.choices.get(block_labels) if self._is_whole else None
+        tool_digests = None
+        if self._is_whole:
+            tool_digests = granted_tools.choices.get(block_labels)
         if tool_digests is None:
             tool_digests = self._choose(blocks)
             if self._is_whole:
                 granted_tools.choices[block_labels] = tool_digests
-        return {**self._labels, **tool_digests} if self._labels else tool_digests
+        if self._labels:
+            return {**self._labels, **tool_digests}
+        return tool_digests
 
     def _choose(self, blocks: Collection[str]) -> Mapping[str, str]:
         usable = {
@@ -146,7 +154,8 @@ class TurnToolbox:
     def _show(self, tool_digests: Mapping[str, str]) -> ShownTools:
         if not self._request.takes:
             return NONE_SHOWN
-        labels, granted_tools = tuple(tool_digests), self._request.granted_tools
+        labels = tuple(tool_digests)
+        granted_tools = self._request.granted_tools
         if self._is_whole and (offer := granted_tools.offers.get(labels)) is not None:
             return offer
         names = sorted(name for name in tool_digests if name not in LABELS)
@@ -203,7 +212,10 @@ class TurnToolbox:
 
     async def _run_allowed(self, call: AdmittedCall, turn: ToolTurn) -> RunRecord:
         if call.name not in self.governed_memory:
-            hidden = self._list_hidden(turn) if call.name == TOOL_SEARCH else NONE_HIDDEN
+            if call.name == TOOL_SEARCH:
+                hidden = self._list_hidden(turn)
+            else:
+                hidden = NONE_HIDDEN
             return await self._runs.run(call, turn.ledger, hidden)
         text = await turn.run_memory(call.run.place)
         return RunRecord(call.run, "error" if text.startswith(ERROR) else "ok", text)
@@ -231,7 +243,10 @@ class TurnToolbox:
         """Return a call that may run. Raises RefusedCall."""
         name = called_name(call.name, call.arguments)
         is_granted = name in self._usable or name in self.governed_memory
-        verdict = rules.judge(name) if is_granted else ALLOW
+        if is_granted:
+            verdict = rules.judge(name)
+        else:
+            verdict = ALLOW
         if verdict.decision == "refuse":
             raise RefusedCall(verdict.message, verdict.rule)
         if call.name in self.governed_memory:

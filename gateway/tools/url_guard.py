@@ -35,12 +35,14 @@ UNFIT_IPV4 = tuple(
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
-        "168.63.129.16/32",  # the host agent of Azure
+        # The host agent of Azure.
+        "168.63.129.16/32",
         "169.254.0.0/16",
         "172.16.0.0/12",
         "192.0.0.0/24",
         "192.0.2.0/24",
-        "192.88.99.0/24",  # relays of 6to4
+        # Relays of 6to4.
+        "192.88.99.0/24",
         "192.168.0.0/16",
         "198.18.0.0/15",
         "198.51.100.0/24",
@@ -55,7 +57,8 @@ UNFIT_IPV6 = tuple(
     ipaddress.IPv6Network(network)
     for network in ("2001::/23", "2001:db8::/32", "3fff::/20", "3ffe::/16")
 )
-ISATAP = (0x00005EFE, 0x02005EFE)  # bits 32 to 63, before an IPv4 address
+# Bits 32 to 63, before an IPv4 address.
+ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 class UrlRefused(Exception):
@@ -96,7 +99,9 @@ class CheckedUrl:
     def authority(self) -> str:
         """The value of the header `Host`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        if self.port == DEFAULT_PORTS[self.scheme]:
+            return host
+        return f"{host}:{self.port}"
 
     @property
     def text(self) -> str:
@@ -211,11 +216,10 @@ def normalise_host(host: str) -> str:
         return str(address)
     folded_host = unicodedata.normalize("NFKC", host).lower().replace("。", ".").rstrip(".")
     try:
-        name = (
-            folded_host
-            if folded_host.isascii()
-            else folded_host.encode("idna").decode("ascii").lower()
-        )
+        if folded_host.isascii():
+            name = folded_host
+        else:
+            name = folded_host.encode("idna").decode("ascii").lower()
     except UnicodeError:
         raise UrlRefused("the host name of the URL is not valid.") from None
     if not HOST.fullmatch(name) or ".." in name:
@@ -254,7 +258,9 @@ def _port_of(parts: SplitResult) -> int:
         port = parts.port
     except ValueError:
         raise UrlRefused("the port of the URL is not valid.") from None
-    return DEFAULT_PORTS[parts.scheme] if port is None else port
+    if port is None:
+        return DEFAULT_PORTS[parts.scheme]
+    return port
 
 
 def _read_literal(host: str) -> Address | None:

@@ -56,7 +56,8 @@ class _Page:
 
     parts: list[str] = field(default_factory=list)
     title: str = ""
-    hidden: list[str] = field(default_factory=list)  # open elements whose text is not read
+    # Open elements whose text is not read.
+    hidden: list[str] = field(default_factory=list)
     preformatted: int = 0
 
     def add_text(self, text: str) -> None:
@@ -133,7 +134,9 @@ def _read_markup(html: str, tag_start: int, page: _Page, lower_text: _LowerText)
     for opening, closing in (("<!--", "-->"), ("<![CDATA[", "]]>"), ("<!", ">"), ("<?", ">")):
         if html.startswith(opening, tag_start):
             end = lower_text.find(closing, tag_start + len(opening))
-            return len(html) if end < 0 else end + len(closing)
+            if end < 0:
+                return len(html)
+            return end + len(closing)
     closes = html.startswith("</", tag_start)
     name_match = TAG.match(html, tag_start + (2 if closes else 1))
     if name_match is None:
@@ -158,7 +161,10 @@ def _find_end(html: str, at: int, lower_text: _LowerText) -> int:
         if match[0] == ">":
             return match.end()
         closing = lower_text.find(match[0], match.end())
-        at = match.end() if closing < 0 else closing + 1
+        if closing < 0:
+            at = match.end()
+        else:
+            at = closing + 1
     return len(html)
 
 
@@ -166,7 +172,9 @@ def _read_raw(html: str, name: str, at: int, page: _Page, lower_text: _LowerText
     """Read an element that holds no elements, and return where it ends."""
     end = lower_text.find(f"</{name}", at)
     if end < 0:
-        return len(html) if name in HIDDEN else at
+        if name in HIDDEN:
+            return len(html)
+        return at
     if name == "title" and not page.title:
         page.title = SPACE.sub(" ", unescape(html[at:end])).strip()[:TITLE_CHARACTERS]
     elif name not in HIDDEN and name != "title":
@@ -178,7 +186,10 @@ def tidy(text: str) -> str:
     """Return text without needless blanks, and with at most one empty line in a row."""
     lines: list[str] = []
     for line in text.split("\n"):
-        line = BLANKS.sub(" ", line).strip() if "\t" not in line else line.strip()
+        if "\t" not in line:
+            line = BLANKS.sub(" ", line).strip()
+        else:
+            line = line.strip()
         if line or (lines and lines[-1]):
             lines.append(line)
     return "\n".join(lines).strip()

@@ -119,10 +119,12 @@ class WebSearchTool(SingleTool):
     async def _ask_server(self, query: WebQuery) -> tuple[list[Any], HitMembers]:
         settings = self.settings
         if settings.backend == "json":
-            url, items = fill_url(settings.url, query), settings.items
+            url = fill_url(settings.url, query)
+            items = settings.items
             members = HitMembers(settings.title, settings.link, settings.text, settings.date)
         else:
-            url, items = _searxng_url(settings.backend.partition(":")[2], query), "/results"
+            url = _searxng_url(settings.backend.partition(":")[2], query)
+            items = "/results"
             members = HitMembers("/title", "/url", "/content", "/publishedDate")
         request = GuardedRequest(url, headers={"Accept": "application/json", **settings.headers})
         limits = AnswerLimits(PAGE_BYTES, 3, settings.timeout, same_host=True)
@@ -209,7 +211,9 @@ def read_pointer(document: Any, pointer: str) -> Any:
 
 def fill_url(template: str, query: WebQuery) -> str:
     """Return the address of a search, its parts percent-encoded."""
-    since = query.since.isoformat() if query.since else ""
+    since = ""
+    if query.since:
+        since = query.since.isoformat()
     values = {"query": query.text, "limit": str(query.limit), "since": since}
     return re.sub(
         r"\{(query|limit|since)\}", lambda match: quote(values[match[1]], safe=""), template
@@ -249,7 +253,9 @@ def _clean(value: Any, limit: int) -> str:
         return ""
     text = MARKUP.sub("", str(value)[: 4 * limit])
     text = BLANKS.sub(" ", text).strip()
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    if len(text) <= limit:
+        return text
+    return text[: limit - 3] + "..."
 
 
 def _is_wanted(hit: SearchHit, query: WebQuery) -> bool:

@@ -62,7 +62,8 @@ async def import_agents(
 
 def _with_choices(visitor: AtVisit, file_agents: list[ReadAgent]) -> list[ReadAgent]:
     """Return the agents under the name and with the model of the form. Raises BadRequest."""
-    name, model = visitor.field("name").strip(), visitor.field("model").strip()
+    name = visitor.field("name").strip()
+    model = visitor.field("model").strip()
     if name and len(file_agents) != 1:
         raise BadRequest(
             f"The file holds {len(file_agents)} agents: leave the name empty.", param="name"

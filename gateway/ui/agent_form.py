@@ -23,10 +23,14 @@ LINE_ENDS = re.compile(r"\r\n?")
 MODES = ("full", "read", "write", "off")
 BLOCK_MEMBERS = ("label", "description", "value", "limit", "read_only")
 ROW = re.compile(r"blocks\.(\d{1,4})\.([a-z_]+)")
-MAX_BLOCKS = 200  # of a form; an agent with more is changed by the API or the command line
-MAX_CHARACTERS = 1 << 20  # of all fields; a profile has at most a quarter of it
-NUMBER, NUMBER_CHARACTERS = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII), 40
-ON = "on"  # what a browser sends for a box that is checked
+# Of a form; an agent with more is changed by the API or the command line.
+MAX_BLOCKS = 200
+# Of all fields; a profile has at most a quarter of it.
+MAX_CHARACTERS = 1 << 20
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+NUMBER_CHARACTERS = 40
+# What a browser sends for a box that is checked.
+ON = "on"
 NESTED = ("parameters", "reflect")
 
 
@@ -165,7 +169,8 @@ def changed_members(form: ProfileForm, profile: Mapping[str, Any]) -> Json:
 
     Raises BadRequest for text that is not the JSON that a field takes.
     """
-    before, changes = render_profile(profile), {}
+    before = render_profile(profile)
+    changes = {}
     for field in FIELDS:
         text = form.values[field.path]
         if text == before.values[field.path]:
@@ -202,7 +207,10 @@ def text_members(profile: Mapping[str, Any] | None) -> dict[str, str]:
         if member == "blocks":
             texts |= {f"block {block['label']}": _block_text(block) for block in value}
         elif value not in ("", None, [], {}):
-            texts[member] = value if isinstance(value, str) else _json_text(value)
+            if isinstance(value, str):
+                texts[member] = value
+            else:
+                texts[member] = _json_text(value)
     return texts
 
 
@@ -223,21 +231,29 @@ def _block_text(block: Mapping[str, Any]) -> str:
 def _member(profile: Mapping[str, Any], path: str) -> Any:
     member, _, submember = path.partition(".")
     value = profile.get(member)
-    return (value or {}).get(submember) if submember else value
+    if submember:
+        return (value or {}).get(submember)
+    return value
 
 
 def _render(field: ProfileField, value: Any) -> str:
     if value is None:
         return ""
     if field.kind == "check":
-        return ON if value else ""
+        if value:
+            return ON
+        return ""
     if field.kind == "lines":
         return _lines("\n".join(value))
     if field.kind == "json":
-        return "" if value in ([], {}) else _json_text(value)
+        if value in ([], {}):
+            return ""
+        return _json_text(value)
     if field.kind == "number":
         return json.dumps(value)
-    return _lines(str(value)) if field.kind == "area" else _one_line(str(value))
+    if field.kind == "area":
+        return _lines(str(value))
+    return _one_line(str(value))
 
 
 def _json_text(value: Any) -> str:
@@ -266,7 +282,9 @@ def _parse(field: ProfileField, text: str) -> Any:
         return _parse_json(field, text)
     if field.kind == "choice":
         return text or None
-    return text if field.kind == "area" else text.strip()
+    if field.kind == "area":
+        return text
+    return text.strip()
 
 
 def _number(text: str) -> Any:
@@ -275,8 +293,13 @@ def _number(text: str) -> Any:
         return None
     if len(text) > NUMBER_CHARACTERS or NUMBER.fullmatch(text) is None:
         return text
-    number = float(text) if set(text) & set(".eE") else int(text)
-    return number if math.isfinite(number) else text
+    if set(text) & set(".eE"):
+        number = float(text)
+    else:
+        number = int(text)
+    if math.isfinite(number):
+        return number
+    return text
 
 
 def _parse_json(field: ProfileField, text: str) -> Any:
@@ -300,7 +323,9 @@ def _block(row: Mapping[str, str]) -> Json:
         "value": row["value"],
         "read_only": row["read_only"] == ON,
     }
-    return block if limit is None else {**block, "limit": limit}
+    if limit is None:
+        return block
+    return {**block, "limit": limit}
 
 
 def _has_text(row: Mapping[str, str]) -> bool:

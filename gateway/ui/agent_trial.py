@@ -57,14 +57,16 @@ async def send_trial(
     conversation = visitor.field("conversation") or _new_conversation()
     trial = Trial(visitor, agent, check_name(user, "user"), conversation)
     text = visitor.field("message")
-    before, messages = await trial.read_blocks(), await trial.read_messages()
+    before = await trial.read_blocks()
+    messages = await trial.read_messages()
     if not text.strip():
         return _page(trial, messages, [TrialBlock(block) for block in before])
     try:
         answer = await _answer(trial, text, run_turn)
         is_sent = answer.role != "error"
     except GatewayError as e:
-        answer, is_sent = TrialMessage("error", e.message), False
+        answer = TrialMessage("error", e.message)
+        is_sent = False
     after = await trial.read_blocks()
     blocks = await asyncio.to_thread(mark_changes, before, after)
     messages += [TrialMessage("user", text), answer]
@@ -84,13 +86,16 @@ async def _answer(trial: Trial, text: str, run_turn: RunTurn) -> TrialMessage:
             f"The message has {len(text)} characters; the page sends at most "
             f"{MAX_MESSAGE_CHARACTERS}. Shorten it."
         )
-    visitor, request = trial.visitor, trial.visitor.caller.request
+    visitor = trial.visitor
+    request = trial.visitor.caller.request
     call = InnerCall(_principal(visitor), trial.agent, trial.user, trial.conversation, text)
     answer = await run_turn(visitor.gateway, request.scope, request.receive, call)
     body = await run_by_weight(answer.body, object_or_empty, answer.body)
     if answer.status != 200:
         error = body.get("error")
-        message = error.get("message") if isinstance(error, dict) else None
+        message = None
+        if isinstance(error, dict):
+            message = error.get("message")
         return TrialMessage("error", f"{answer.status}: {message or 'no answer'}")
     explain = answer.headers.get(b"x-memory-explain", b"").decode("latin-1")
     return TrialMessage("assistant", _text_in(body) or NO_ANSWER, _note_on(answer), explain)
@@ -102,7 +107,9 @@ def _principal(visitor: Visitor) -> Principal:
     In own-key mode the form may bring the provider's key, which is used once and not kept.
     """
     caller = visitor.caller
-    key = visitor.form.get("key", "").strip() if _takes_key(visitor) else ""
+    key = ""
+    if _takes_key(visitor):
+        key = visitor.form.get("key", "").strip()
     if not key:
         return msgspec.structs.replace(caller.principal, tenant=caller.tenant)
     if not (key.isascii() and key.isprintable()):
@@ -123,7 +130,9 @@ def _takes_key(visitor: Visitor) -> bool:
 def _default_user(visitor: Visitor) -> str:
     """Return the user of a trial: one made for it, or the first that the key may name."""
     only = visitor.caller.principal.only
-    return TRIAL_USER if only is None else next(iter(only), TRIAL_USER)
+    if only is None:
+        return TRIAL_USER
+    return next(iter(only), TRIAL_USER)
 
 
 def _new_conversation() -> str:
@@ -160,7 +169,9 @@ def _page(
         "takes_key": _takes_key(visitor),
         "hidden": "" if trial.may_look else HIDDEN_BLOCKS,
     }
-    template = "parts/agent-talk.html" if visitor.is_fragment else "agent.html"
+    template = "agent.html"
+    if visitor.is_fragment:
+        template = "parts/agent-talk.html"
     return agent_page(visitor, template, trial.agent, **context)
 
 

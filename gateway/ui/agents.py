@@ -22,9 +22,11 @@ from gateway.ui.texts import diff_lines, link
 from gateway.ui.visitor import ACTOR, AtVisit, Visitor, go_to
 from memory import EditSource
 
-PAGE, VERSIONS = 50, 20
+PAGE = 50
+VERSIONS = 20
 MAX_LISTED_MODELS = 500
-FIELD_ERRORS = (400, 403, 409)  # that are shown in the form; others have a page of their own
+# That are shown in the form; others have a page of their own.
+FIELD_ERRORS = (400, 403, 409)
 MEMORY = ("keep", "erase")
 Json = dict[str, Any]
 
@@ -78,7 +80,8 @@ async def agents_page(
 
 async def model_choices(visitor: Visitor) -> Json:
     """Return the models that an agent may have, and whether others are served too."""
-    router, principal = visitor.gateway.router, visitor.caller.principal
+    router = visitor.gateway.router
+    principal = visitor.caller.principal
     names = router.names(principal)
     is_open = any(model.endswith("*") for model in visitor.gateway.settings.models)
     if is_open:
@@ -94,7 +97,9 @@ async def _form_page(
 ) -> Template:
     """Return the form of an agent; `agent` is None for one that is to be made."""
     error: GatewayError | None = context.pop("error", None)
-    place = agent_form.find_field(error.param or "", form) if error is not None else ""
+    place = ""
+    if error is not None:
+        place = agent_form.find_field(error.param or "", form)
     values: Json = {
         "form": form,
         "main": agent_form.MAIN_FIELDS,
@@ -171,7 +176,8 @@ async def _check_free(visitor: Visitor, name: str) -> None:
         agent = await api.find_agent(visitor.caller, name)
     except ResourceNotFound:
         return
-    if agent.source != CONFIG:  # of one of the configuration the API says more
+    # Of one of the configuration the API says more.
+    if agent.source != CONFIG:
         raise RequestConflict(
             f"There is an agent {name!r} already: choose another name.", param="name"
         )
@@ -232,7 +238,8 @@ async def _conflict_page(visitor: Visitor, form: ProfileForm, agent: Agent) -> T
 
 def _compare(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[Any]:
     """Return the members that differ, each with its lines before and after."""
-    old_texts, new_texts = agent_form.text_members(before), agent_form.text_members(after)
+    old_texts = agent_form.text_members(before)
+    new_texts = agent_form.text_members(after)
     return [
         (name, list(diff_lines(old_texts.get(name), new_texts.get(name))))
         for name in agent_form.changed_names(old_texts, new_texts)
@@ -245,7 +252,8 @@ async def agent_versions(
 ) -> Template:
     """Show what each edit changed; of a deleted agent too, which undo restores."""
     versions_list = await api.versions.fn(visitor.caller, name, cursor or None, VERSIONS)
-    rows, default = versions_list.data, _default_profile()  # the first one is compared with that
+    # The first one is compared with that.
+    rows, default = versions_list.data, _default_profile()
     versions = await asyncio.to_thread(
         lambda: [(v, _compare(v.before or default, v.after) if v.after else []) for v in rows]
     )

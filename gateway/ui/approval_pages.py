@@ -22,7 +22,8 @@ from memory import management
 
 MAX_WAITING = 100
 MAX_DECIDED = 20
-NOTHING_WAITS = "none"  # as the state that a page shows
+# As the state that a page shows.
+NOTHING_WAITS = "none"
 
 
 def _look_everywhere(visitor: Visitor) -> None:
@@ -129,7 +130,8 @@ def _render_changes(visitor: Visitor, waiting_calls: list[Approval], listed_ids:
     card, count = (
         engine.get_template(f"parts/{name}.html") for name in ("approval", "approvals-waiting")
     )
-    state, tenant = _name_state(waiting_calls), tenant_link(visitor)
+    state = _name_state(waiting_calls)
+    tenant = tenant_link(visitor)
     ended_ids = sorted(listed_ids - {call.id for call in waiting_calls} - {NOTHING_WAITS})
     events = [event(f"ended-{ident}", "", state) for ident in ended_ids if ident.isidentifier()]
     for call in reversed(waiting_calls):

@@ -26,7 +26,8 @@ VERSIONS = 20
 
 @get("/user")
 async def user_page(subject: AboutUser) -> Template:
-    edit_mark = await _edit_mark(subject)  # before the blocks, so that no edit is missed
+    # Before the blocks, so that no edit is missed.
+    edit_mark = await _edit_mark(subject)
     blocks_list = await api.blocks.fn(subject.context, None, MAX_BLOCKS)
     about = await summarise_user(subject)
     return subject.page("user.html", blocks=blocks_list.data, mark=edit_mark, **about)
@@ -36,7 +37,9 @@ async def _edit_mark(subject: Subject) -> str:
     """Return what changes with every edit of the user's blocks."""
     context = subject.context
     edit_mark = await context.read(management.activity.edit_mark(context.memory, context.scope))
-    return "none" if edit_mark is None else f"{edit_mark[0]}.{edit_mark[1]}"
+    if edit_mark is None:
+        return "none"
+    return f"{edit_mark[0]}.{edit_mark[1]}"
 
 
 async def _block(subject: Subject, label: str) -> Any:
@@ -55,14 +58,17 @@ async def block_card(subject: AboutUser, label: FromQuery[str]) -> Template:
 @get("/user/block/edit")
 async def edit_form(subject: AboutUser, label: FromQuery[str]) -> Template:
     block = await _block(subject, label)
-    name = "parts/block-form.html" if subject.visitor.is_fragment else "block-edit.html"
+    name = "block-edit.html"
+    if subject.visitor.is_fragment:
+        name = "parts/block-form.html"
     return subject.page(name, block=block, value=block.value, fault="")
 
 
 @post("/user/block", status_code=200)
 async def save_block(subject: AboutUser) -> Template | Redirect:
     visitor = subject.visitor
-    label, value = visitor.field("label"), visitor.field("value")
+    label = visitor.field("label")
+    value = visitor.field("value")
     version = version_of(visitor)
     before = await _block(subject, label)
     new_block = BlockPut(value, before.description, before.limit)
@@ -71,7 +77,9 @@ async def save_block(subject: AboutUser) -> Template | Redirect:
     except GatewayError as e:
         if e.status not in (400, 403, 409):
             raise
-        name = "parts/block-form.html" if visitor.is_fragment else "block-edit.html"
+        name = "block-edit.html"
+        if visitor.is_fragment:
+            name = "parts/block-form.html"
         return subject.page(name, block=await _block(subject, label), value=value, fault=e.message)
     return await _after_edit(subject, label)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 600.0, 120.0  # of a plot's coordinates
+# Of a plot's coordinates.
+WIDTH, HEIGHT = 600.0, 120.0
 MAX_BARS = 60
 
 
@@ -44,7 +45,8 @@ class LinePlot:
 def stack(parts: Mapping[str, tuple[str, int]], full_value: int) -> list[BarPart]:
     """Return a stacked bar. parts: name to title and value. full_value: what fills the bar."""
     full_value = max(full_value, sum(value for _, value in parts.values()), 1)
-    out, offset = [], 0.0
+    out = []
+    offset = 0.0
     for name, (title, value) in parts.items():
         if value > 0:
             width = 100 * value / full_value

@@ -26,7 +26,8 @@ from memory import (
     management,
 )
 
-PAGE, MESSAGES = 25, 50
+PAGE = 25
+MESSAGES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +50,20 @@ class ThreadMessage:
 async def conversations_page(
     subject: AboutUser, q: FromQuery[str] = "", cursor: FromQuery[str | None] = None
 ) -> Template:
-    context, cursor = subject.context, cursor or None
+    context = subject.context
+    cursor = cursor or None
     hits: list[Any] = []
     if q:
         offset = max(place_of(cursor, int) or 0, 0)
         search = SearchParams(SearchQuery(q, (), None, None, PAGE + 1, offset))
         results = await api.search_messages.fn(context, search, None)
-        hits, next_cursor, conversations_list = results.data, results.next_cursor, []
+        hits = results.data
+        next_cursor = results.next_cursor
+        conversations_list = []
     else:
         results = await api.conversations.fn(context, cursor, PAGE)
-        conversations_list, next_cursor = results.data, results.next_cursor
+        conversations_list = results.data
+        next_cursor = results.next_cursor
     names = [*(c.id for c in conversations_list), *(hit.conversation for hit in hits)]
     titles = await context.read(
         management.conversations.read_titles(context.memory, context.scope, names)
@@ -82,7 +87,8 @@ async def thread_page(
     agent: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Template:
-    caller, after = visitor.caller, place_of(cursor or None, int) or 0
+    caller = visitor.caller
+    after = place_of(cursor or None, int) or 0
     conversation_name = ConversationName(name, user or None, agent or None)
     conversation, message_rows = await caller.read(
         management.conversations.read_conversation(
@@ -127,7 +133,9 @@ def _where(visitor: AtVisit, conversation: FoundConversation) -> dict[str, str]:
     tenant = visitor.caller.asked_tenant or ""
     if visitor.caller.principal.admin:
         tenant = conversation.tenant
-    agent = conversation.agent if conversation.agent != "default" else ""
+    agent = ""
+    if conversation.agent != "default":
+        agent = conversation.agent
     return {"user": conversation.user or "", "agent": agent, "tenant": tenant}
 
 
@@ -138,7 +146,9 @@ def _messages(
     out = []
     for row in rows:
         body = management.conversations.read_message(row, screen)
-        explain = explains.get(row["node"], "") if row["role"] == "user" else ""
+        explain = ""
+        if row["role"] == "user":
+            explain = explains.get(row["node"], "")
         out.append(
             ThreadMessage(
                 row["role"],
@@ -155,7 +165,8 @@ def _messages(
 
 @post("/conversation/delete", status_code=200)
 async def delete_conversation(visitor: AtVisit) -> Redirect:
-    caller, user = visitor.caller, visitor.field("user")
+    caller = visitor.caller
+    user = visitor.field("user")
     conversation_name = ConversationName(
         visitor.field("name"), user or None, visitor.field("agent") or None
     )

@@ -12,7 +12,9 @@ from gateway.storage.usage import UsageFilter
 from gateway.ui.visitor import Visitor
 
 MOST_REQUESTS = 30
-REFUSED, MISSING, TOO_MANY = (401, 403), (404, 405), 429
+REFUSED = (401, 403)
+MISSING = (404, 405)
+TOO_MANY = 429
 DOCTOR = "`mnemogate doctor` tries each upstream and says what is wrong."
 
 

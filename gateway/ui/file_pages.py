@@ -21,12 +21,16 @@ from gateway.ui.visitor import AS_BYTES, TAKES_FILES, AboutUser, Subject, go_to
 from memory import IncomingFile
 
 HITS = 30
-LINES = 300  # of a file on a page
-LINES_BEFORE = 20  # a hit
-LINES_OF_HIT = 8  # that a list of hits shows
+# Of a file on a page.
+LINES = 300
+# A hit.
+LINES_BEFORE = 20
+# That a list of hits shows.
+LINES_OF_HIT = 8
 PIECE_BYTES = 1 << 18
 KINDS = ("text", "symbol")
-FORM_ERRORS = (400, 409, 413, 507)  # of an upload, shown above the form
+# Of an upload, shown above the form.
+FORM_ERRORS = (400, 409, 413, 507)
 UNREAD = ("received", "reading")
 Line = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
@@ -56,7 +60,8 @@ def _show_hit(hit: UserFileHit, query: str) -> tuple[UserFileHit, int, str]:
 
     A line before it is shown too. Without such a line it is the hit's beginning.
     """
-    lines, place = hit.content.split("\n"), 0
+    lines = hit.content.split("\n")
+    place = 0
     if len(lines) == hit.line_end - hit.line_start + 1:
         words = query.casefold().split()
         numbered = enumerate(map(str.casefold, lines))
@@ -111,8 +116,13 @@ async def file_page(
 ) -> Template:
     """Show a file from a page or a line on. line, end: of a hit, which is marked."""
     file = await api.file.fn(subject.context, path_segment(id))
-    text = await _read_text(subject, file, page, line) if file.lines else None
-    lines = [] if text is None else list(enumerate(text.text.split("\n"), text.line_start))
+    text = None
+    if file.lines:
+        text = await _read_text(subject, file, page, line)
+    if text is None:
+        lines = []
+    else:
+        lines = list(enumerate(text.text.split("\n"), text.line_start))
     versions = await api.file_versions.fn(subject.context, path_segment(id))
     return subject.page(
         "file.html",

@@ -28,11 +28,14 @@ class FormRequest(ManagementRequest):
         caller = visitor.caller
         super().__init__(caller.request, caller.principal, caller.asked_tenant)
         self.tenant = caller.tenant
-        self._members, self._expect = members or {}, expect
+        self._members = members or {}
+        self._expect = expect
 
     @property
     def headers(self) -> Mapping[str, str]:
-        return {} if self._expect is None else {"if-match": f'"{self._expect}"'}
+        if self._expect is None:
+            return {}
+        return {"if-match": f'"{self._expect}"'}
 
     @property
     def actor(self) -> str:

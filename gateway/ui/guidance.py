@@ -88,7 +88,8 @@ def _check_failures(failed_requests: Sequence[FailedRequest]) -> list[Diagnosis]
 def _check_setup(visitor: Visitor) -> list[Diagnosis]:
     """Check what applies to every request."""
     gateway = visitor.gateway
-    settings, diagnoses = gateway.settings.memory, []
+    settings = gateway.settings.memory
+    diagnoses = []
     if gateway.memory.ready:
         diagnoses.append(
             Diagnosis("good", "The store works", "The memory can be read and written.")
@@ -177,7 +178,9 @@ def _without_memory(row: dict[str, Any]) -> Diagnosis:
 def _check_turn(visitor: Visitor, turn: RecentTurn) -> list[Diagnosis]:
     explain = turn.explain
     assert explain is not None  # noqa: S101 - the caller has looked
-    tenant = turn.tenant if visitor.caller.principal.admin else ""
+    tenant = ""
+    if visitor.caller.principal.admin:
+        tenant = turn.tenant
     href = link("/request", id=explain.id, tenant=tenant)
     diagnoses = [
         Diagnosis("good", "The memory took part", "Here is what was added and run.", href=href)
@@ -215,12 +218,14 @@ NOBODY = Diagnosis(
 
 async def _check_user(visitor: Visitor, user: str) -> list[Diagnosis]:
     """Check one user: is there such a memory, what may it do, does the model use it?"""
-    caller, reach = visitor.caller, reach_of(visitor)
+    caller = visitor.caller
+    reach = reach_of(visitor)
     user_scopes = VisibleScopes(reach.tenant, [user] if caller.principal.may_name(user) else [])
     rows = await caller.read(management.users.list_users(caller.memory, user_scopes, None, SIMILAR))
     if not rows:
         return [*await _check_spelling(visitor, user), *_elsewhere(visitor)]
-    row, diagnoses = rows[0], []
+    row = rows[0]
+    diagnoses = []
     href = link("/user", user=user, tenant=row["tenant"] if caller.principal.admin else "")
     diagnoses.append(
         Diagnosis(
@@ -350,7 +355,8 @@ async def _check_everything(visitor: Visitor) -> list[Diagnosis]:
 async def connect_page(visitor: AtVisit) -> Template:
     request = visitor.caller.request
     root = f"{request.scope['scheme']}://{request.headers.get('host', '127.0.0.1:8080')}"
-    since, model = int(time.time()), await _known_model(visitor)
+    since = int(time.time())
+    model = await _known_model(visitor)
     return visitor.page("connect.html", root=root, since=since, turn=None, model=model)
 
 
@@ -366,7 +372,8 @@ async def _known_model(visitor: Visitor) -> str:
     rows = [r for r in await read_usage(visitor, usage_filter) if r["status"] < 400]
     if rows and rows[0]["model"]:
         return str(rows[0]["model"])
-    if not visitor.gateway.settings.routing.ask_windows:  # nothing is asked of servers
+    # Nothing is asked of servers.
+    if not visitor.gateway.settings.routing.ask_windows:
         return SAMPLE_MODEL
     upstream_list = await upstream_models(visitor.gateway, visitor.caller.principal)
     names = [str(model["id"]) for model in upstream_list]
@@ -377,7 +384,8 @@ async def _known_model(visitor: Visitor) -> str:
 @get("/connect/tick")
 async def connect_tick(visitor: AtVisit, since: FromQuery[int]) -> Template:
     """Tell whether a request with memory has arrived since a Unix time."""
-    caller, since = visitor.caller, min(max(since, 0), int(time.time()))
+    caller = visitor.caller
+    since = min(max(since, 0), int(time.time()))
     turns = await caller.read(
         management.activity.list_turns(caller.memory, reach_of(visitor), float(since), 1)
     )

@@ -18,7 +18,9 @@ from gateway.ui.texts import link
 from gateway.ui.tool_pages import tenant_link
 from gateway.ui.visitor import AtVisit, Visitor, go_to
 
-PAGE, MEMBERS, PASSAGES = 50, 100, 20
+PAGE = 50
+MEMBERS = 100
+PASSAGES = 20
 PATHS = {"team": "/team", "project": "/project", "tenant": "/tenant"}
 Body = dict[str, Any] | None
 
@@ -41,7 +43,8 @@ def _layer_link(visitor: Visitor, kind: str, name: str) -> str:
 
 async def _layer_page(visitor: Visitor, template: str, kind: str, **context: Any) -> Template:
     """Return a page about a layer, with its passages. cursor: of these."""
-    name, cursor = context.get("name", ""), context.pop("cursor", None)
+    name = context.get("name", "")
+    cursor = context.pop("cursor", None)
     layer = await _open_layer(visitor, kind, name)
     passages_list = await layer_passages.layer_passages.fn(layer, cursor or None, PASSAGES)
     return visitor.page(

@@ -19,10 +19,13 @@ from memory import MemoryFault
 
 EVENT_STREAM = "text/event-stream"
 EVERY_SECONDS = 1.0
-LIFE_SECONDS = 900.0  # then the browser connects again
-QUIET_SECONDS = 15.0  # after which a comment keeps the line open
+# Then the browser connects again.
+LIFE_SECONDS = 900.0
+# After which a comment keeps the line open.
+QUIET_SECONDS = 15.0
 MAX_FEEDS = 64
-MAX_SESSION_FEEDS = 8  # of one session; a browser opens about six
+# Of one session; a browser opens about six.
+MAX_SESSION_FEEDS = 8
 
 
 class _OpenFeed:
@@ -67,7 +70,8 @@ class FeedLimit:
                     quiet = time.monotonic()
                     yield b": quiet\n\n"
         except (MemoryFault, GatewayError):
-            return  # the browser connects again
+            # The browser connects again.
+            return
         finally:
             self._feeds.discard(feed)
 
@@ -77,7 +81,8 @@ Feeds = NamedDependency[FeedLimit]
 
 async def watch(visitor: Visitor) -> AsyncIterator[None]:
     """Wait a second at a time, while the session lasts and the gateway runs."""
-    gateway, until = visitor.gateway, time.monotonic() + LIFE_SECONDS
+    gateway = visitor.gateway
+    until = time.monotonic() + LIFE_SECONDS
     while time.monotonic() < until:
         await asyncio.sleep(EVERY_SECONDS)
         if gateway.process.draining or not await visitor.is_signed_in():

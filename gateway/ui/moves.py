@@ -37,9 +37,12 @@ if TYPE_CHECKING:
     from memory.management.merging import Merge, MergePlan
 
 log = logging.getLogger("mnemogate")
-FIRST_LOOK_SECONDS = 1.0  # a short move is over by then
-MAX_MOVES = 20  # that are remembered, with how they ended
-OWNED = ("blocks", "passages", "conversations")  # whoever has one of these has a memory
+# A short move is over by then.
+FIRST_LOOK_SECONDS = 1.0
+# That are remembered, with how they ended.
+MAX_MOVES = 20
+# Whoever has one of these has a memory.
+OWNED = ("blocks", "passages", "conversations")
 INTERRUPTED = "It was interrupted. Nothing is lost: begin it again."
 Owner = tuple[str, str]
 
@@ -98,7 +101,8 @@ async def _run(memory: Memory, secret: bytes, move: Move) -> None:
     from memory.management.renaming import rename_live_user
 
     move_text = f"{move.source[1]!r} ({move.source[0]}) to {move.target[1]!r} ({move.target[0]})"
-    move.error = INTERRUPTED  # until it has ended
+    # Until it has ended.
+    move.error = INTERRUPTED
     try:
         with translate_errors():
             if move.merge is not None:
@@ -139,12 +143,16 @@ async def move_user(subject: AboutUser, moves: Moves) -> Template | Redirect:
     target_counts = await _count(subject, target)
     confirmed = visitor.form.get("confirmed")
     if confirmed not in ("yes", "merge"):
-        plan = await _plan(subject, target) if target_counts else None
+        plan = None
+        if target_counts:
+            plan = await _plan(subject, target)
         head = await summarise_user(subject)
         return subject.page("move.html", target=target, taken=target_counts, plan=plan, **head)
     if confirmed == "yes" and target_counts is not None:
         raise RequestConflict(f"{target[1]!r} has a memory by now, so nothing was moved.")
-    merge = open_merge(subject.context, target[1], target[0]) if confirmed == "merge" else None
+    merge = None
+    if confirmed == "merge":
+        merge = open_merge(subject.context, target[1], target[0])
     move = Move(source, target, merge)
     log.info("key %r moves the memory of %r to %r", visitor.caller.principal.key, source, target)
     ident = moves.begin(visitor.caller.memory, visitor.gateway.secret, move)
@@ -157,8 +165,12 @@ async def move_user(subject: AboutUser, moves: Moves) -> Template | Redirect:
 async def move_page(visitor: AtVisit, moves: Moves, id: FromQuery[str]) -> Template:
     _require_operator(visitor)
     move = moves.find(id)
-    tenant = move.target[0] if visitor.caller.principal.admin else ""
-    name = "parts/move.html" if visitor.is_fragment else "moving.html"
+    tenant = ""
+    if visitor.caller.principal.admin:
+        tenant = move.target[0]
+    name = "moving.html"
+    if visitor.is_fragment:
+        name = "parts/move.html"
     return visitor.page(name, move=move, ident=id, tenant=tenant)
 
 
@@ -178,7 +190,8 @@ def _require_operator(visitor: Visitor) -> None:
 
 def _target(visitor: Visitor, source: Owner) -> Owner:
     """Return the owner that gets the memory. Raises BadRequest."""
-    user, tenant = visitor.field("to").strip(), source[0]
+    user = visitor.field("to").strip()
+    tenant = source[0]
     if visitor.caller.principal.admin:
         tenant = visitor.form.get("to_tenant", "").strip() or tenant
     target = (check_name(tenant, "to_tenant"), check_name(user, "to"))
@@ -194,7 +207,9 @@ async def _count(subject: Subject, owner: Owner) -> dict[str, Any] | None:
     reach = VisibleScopes(owner[0], [owner[1]])
     context = subject.context
     users = await context.read(management.users.list_users(context.memory, reach, None, 1))
-    return users[0] if users and any(users[0][kind] for kind in OWNED) else None
+    if users and any(users[0][kind] for kind in OWNED):
+        return users[0]
+    return None
 
 
 ROUTES = (move_form, move_user, move_page)

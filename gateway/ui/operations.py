@@ -116,7 +116,8 @@ def _grant(form: Mapping[str, str]) -> dict[str, Any]:
     if models := form.get("models", "").split():
         grant["models"] = models
     try:
-        usd, rpm = float(form.get("usd") or 0), int(form.get("rpm") or 0)
+        usd = float(form.get("usd") or 0)
+        rpm = int(form.get("rpm") or 0)
     except ValueError as e:
         raise BadRequest("The budget and the limit must be numbers; 0 is none.") from e
     return {**grant, "budget": {"usd": usd}, "limits": {"rpm": rpm}}

@@ -33,7 +33,8 @@ async def passages_page(
     forgotten: FromQuery[bool] = False,
     cursor: FromQuery[str | None] = None,
 ) -> Template:
-    context, cursor = subject.context, cursor or None
+    context = subject.context
+    cursor = cursor or None
     if q or tags:
         offset = max(place_of(cursor, int) or 0, 0)
         search = SearchParams(SearchQuery(q, (), None, None, PAGE + 1, offset))
@@ -74,7 +75,8 @@ async def add_passage(subject: AboutUser) -> Redirect:
 async def change_passage(subject: AboutUser) -> Redirect:
     """Edit a passage, undo that, set it aside, restore it, or delete it."""
     visitor = subject.visitor
-    verb, ident = visitor.field("verb"), visitor.field("id")
+    verb = visitor.field("verb")
+    ident = visitor.field("id")
     if verb == EDIT:
         passage_patch = PassagePatch(visitor.field("content"), _tags(visitor.form.get("tags", "")))
         changed_passage = await api.change_passage(subject.context, ident, passage_patch)

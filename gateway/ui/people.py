@@ -19,7 +19,8 @@ from gateway.ui.texts import link
 from gateway.ui.visitor import AboutUser, AtVisit, Subject, go_to
 from memory import LAYER_KINDS, VisibleScopes, management
 
-PAGE, MAX_WORDS = 50, 200
+PAGE = 50
+MAX_WORDS = 200
 
 
 @get(["/", "/users"])
@@ -36,7 +37,9 @@ async def users_page(
     if order is None:
         orders = ", ".join(management.users.ORDERS)
         raise BadRequest(f"`sort` is {sort[:40]!r}: use one of {orders}.", param="sort")
-    tenant = None if caller.tenant == EVERY else caller.tenant
+    tenant = None
+    if caller.tenant != EVERY:
+        tenant = caller.tenant
     reach = VisibleScopes(tenant, caller.principal.only)
     offset = max(place_of(cursor or None, int) or 0, 0)
     user_search = management.users.UserSearch(reach, q[:MAX_WORDS], order, offset, PAGE + 1)
@@ -45,7 +48,9 @@ async def users_page(
         *(_policy(visitor, u["tenant"], u["id"]) for u in user_rows[:PAGE])
     )
     people = list(zip(user_rows[:PAGE], (p.memory for p in policies), strict=True))
-    next_cursor = cursor_of(offset + PAGE) if len(user_rows) > PAGE else None
+    next_cursor = None
+    if len(user_rows) > PAGE:
+        next_cursor = cursor_of(offset + PAGE)
     return visitor.page("users.html", people=people, rest=next_cursor, q=q, sort=order)
 
 
@@ -74,14 +79,16 @@ async def summarise_user(subject: Subject) -> dict[str, Any]:
 @post("/user/policy")
 async def set_policy(subject: AboutUser) -> Redirect:
     """Set what the form says of a user's policy; what it leaves out stays as it is."""
-    visitor, form = subject.visitor, subject.visitor.form
+    visitor = subject.visitor
+    form = subject.visitor.form
     body: dict[str, Any] = {
         "memory": visitor.field("memory"),
         "timezone": visitor.field("timezone").strip(),
     }
     if "tools" in form:
         body["tools"] = form["tools"].split()
-    if "layers" in form:  # the form has a box for each
+    # The form has a box for each.
+    if "layers" in form:
         body["layers"] = [kind for kind in LAYER_KINDS if f"layer-{kind}" in form]
     await put_policy.fn(in_form(subject, body))
     return go_to(link("/user", **subject.where))

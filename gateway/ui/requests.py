@@ -32,9 +32,12 @@ from memory.management.activity import ExplainSummary, RecentTurn, explained_tur
 
 FEED_SECONDS = 24 * 3600.0
 FEED_TURNS = 30
-OVERLAP_SECONDS = 900.0  # a turn that began so long ago may end, and be recorded, only now
-WITHOUT_STORE = {"counts": None, "policy": "", "modes": ()}  # see `summarise_user`
-USAGE_SECONDS = 60.0  # before its turn begins, at most, a request has begun
+# A turn that began so long ago may end, and be recorded, only now.
+OVERLAP_SECONDS = 900.0
+# See `summarise_user`.
+WITHOUT_STORE = {"counts": None, "policy": "", "modes": ()}
+# Before its turn begins, at most, a request has begun.
+USAGE_SECONDS = 60.0
 
 
 @get("/feed", opt={STORE_OPTIONAL: True})
@@ -66,7 +69,10 @@ def _with_failed(
     by_request = {request.request_id: request for request in failed_requests}
     out = []
     for turn in turns:
-        request_id = turn.explain.request_id if turn.explain else turn.mark
+        if turn.explain:
+            request_id = turn.explain.request_id
+        else:
+            request_id = turn.mark
         failed_request = by_request.pop(request_id, None)
         out.append(
             turn
@@ -82,7 +88,9 @@ def _with_failed(
             request.user,
             request.ended_at,
         )
-        model, failure, advice = request.model, request.what, request.advice
+        model = request.model
+        failure = request.what
+        advice = request.advice
         out.append(ShownTurn(*turn_identity, 1, None, model=model, failed=failure, advice=advice))
     return out
 
@@ -111,9 +119,12 @@ def _with_degraded(
     recorded: Sequence[RecentTurn], degraded: Sequence[DegradedTurn]
 ) -> list[ShownTurn]:
     """Return the recorded turns with their reasons, and the turns that reached no store."""
-    reasons, out = reasons_of(degraded), []
+    reasons = reasons_of(degraded)
+    out = []
     for t in recorded:
-        why = reasons.get(t.explain.request_id, "") if t.explain else ""
+        why = ""
+        if t.explain:
+            why = reasons.get(t.explain.request_id, "")
         head = (t.mark, t.end_mark, t.tenant, t.user, t.began_at)
         out.append(ShownTurn(*head, t.attempts, t.explain, why))
     for d in without_record(degraded, recorded):
@@ -131,13 +142,12 @@ async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "")
     """
     engine = visitor.caller.request.app.template_engine
     assert engine is not None  # noqa: S101 - the dashboard's pages are made by it
-    template, notice = (
-        engine.get_template("parts/turn.html"),
-        engine.get_template("parts/outage.html"),
-    )
+    template = engine.get_template("parts/turn.html")
+    notice = engine.get_template("parts/outage.html")
 
     async def turns() -> AsyncIterator[bytes]:
-        shown_marks, shown_outage = set(seen.split(",")), ""
+        shown_marks = set(seen.split(","))
+        shown_outage = ""
         last_event_id = visitor.caller.request.headers.get("last-event-id", "")
         async for _ in watch(visitor):
             ended_turns, outage = await _ended(visitor, time.time() - OVERLAP_SECONDS)
@@ -161,7 +171,8 @@ async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "")
 @get("/user/turns", opt={STORE_OPTIONAL: True})
 async def turns_page(subject: AboutUser) -> Template:
     context = subject.context
-    since, visitor = time.time() - 30 * FEED_SECONDS, subject.visitor
+    since = time.time() - 30 * FEED_SECONDS
+    visitor = subject.visitor
     turn_rows, outage = await read_turns(
         visitor.caller,
         management.activity.list_turns(
@@ -171,7 +182,10 @@ async def turns_page(subject: AboutUser) -> Template:
     turns = _with_degraded(turn_rows, list_degraded(visitor.caller, since, context.user))
     turns = _with_failed(turns, await list_failed(visitor, since, context.user))
     turns = sorted(turns, key=attrgetter("began_at"), reverse=True)[:FEED_TURNS]
-    head = await summarise_user(subject) if not outage else WITHOUT_STORE
+    if not outage:
+        head = await summarise_user(subject)
+    else:
+        head = WITHOUT_STORE
     return subject.page("turns.html", turns=turns, outage=outage, **head)
 
 
@@ -202,7 +216,9 @@ async def request_page(visitor: AtVisit, id: FromQuery[str]) -> Template | Redir
                 f"No turn of the request {id[:80]!r} is among the newest. A request without "
                 "memory leaves none; `Why does it not remember?` says why."
             )
-        tenant = turn.tenant if visitor.caller.principal.admin else ""
+        tenant = ""
+        if visitor.caller.principal.admin:
+            tenant = turn.tenant
         return go_to(link("/request", id=turn.explain.id, tenant=tenant))
     record = await explain_api.fn(visitor.caller, id)
     return visitor.page("request.html", asked=await _explain(visitor, record))
@@ -210,7 +226,8 @@ async def request_page(visitor: AtVisit, id: FromQuery[str]) -> Template | Redir
 
 async def find_turn(visitor: Visitor, request_id: str) -> RecentTurn | None:
     """Return the turn of a request; None if it is not among the newest."""
-    caller, since = visitor.caller, time.time() - 7 * FEED_SECONDS
+    caller = visitor.caller
+    since = time.time() - 7 * FEED_SECONDS
     turns = await caller.read(
         management.activity.list_turns(
             caller.memory, reach_of(visitor), since, management.activity.MAX_TURNS
@@ -242,9 +259,10 @@ async def _explain(visitor: Visitor, record: dict[str, Any]) -> ExplainedRequest
         request_id=summary.request_id,
     )
     usage_rows = await read_usage(visitor, usage_filter)
-    tenant = (
-        usage_rows[0]["tenant"] if usage_rows and caller.principal.admin else caller.asked_tenant
-    )
+    if usage_rows and caller.principal.admin:
+        tenant = usage_rows[0]["tenant"]
+    else:
+        tenant = caller.asked_tenant
     return ExplainedRequest(
         record,
         summary,
@@ -264,15 +282,19 @@ def _window_bar(
     counter = visitor.caller.memory.counter("estimate")
 
     def count(text: str) -> int:
-        return counter.text(text) if text else 0
+        if text:
+            return counter.text(text)
+        return 0
 
-    injection, tokens = record["injected"], summary.tokens
-    blocks, summary_tokens = count(core), count(compacted)
-    notes, recall = (
-        count("\n".join(n["text"] for n in injection["notes"])),
-        count(injection["recall"]),
-    )
-    tools = max(tokens.injected - blocks - summary_tokens - notes, 0) if injection["tools"] else 0
+    injection = record["injected"]
+    tokens = summary.tokens
+    blocks = count(core)
+    summary_tokens = count(compacted)
+    notes = count("\n".join(n["text"] for n in injection["notes"]))
+    recall = count(injection["recall"])
+    tools = 0
+    if injection["tools"]:
+        tools = max(tokens.injected - blocks - summary_tokens - notes, 0)
     added_tokens = blocks + summary_tokens + notes + recall + tools
     total_tokens = tokens.prompt_estimate + (0 if tokens.counted else added_tokens)
     app_tools = min(tokens.client_tools, max(total_tokens - added_tokens - tokens.system, 0))

@@ -194,7 +194,9 @@ def dashboard(secret: bytes, memory: Memory, run_turn: RunTurn) -> Router:
     secret: the server's, for the tokens of forms. memory: where sessions are kept. run_turn: lets
     an agent answer a message.
     """
-    office, limit, movers = _office(secret, memory), FeedLimit(), MoveOffice()
+    office = _office(secret, memory)
+    limit = FeedLimit()
+    movers = MoveOffice()
     return Router(
         "/ui",
         route_handlers=[*(handler for page in PAGES for handler in page.ROUTES), static_file],

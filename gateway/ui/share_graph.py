@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_LINES = 400
-ROW = 34.0  # between nodes, in the picture's units
+# Between nodes, in the picture's units.
+ROW = 34.0
 TOP = 24.0
 WIDTH = 900.0
 PLACES = {"left": 0.0, "middle": 330.0, "right": 660.0}
-BOX = 240.0  # width of a node
+# Width of a node.
+BOX = 240.0
 CURVE = 45.0
-LEFT, RIGHT = ("user", "agent"), ("team", "project", "everyone")
+LEFT = ("user", "agent")
+RIGHT = ("team", "project", "everyone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +98,17 @@ def _column(place: str, rows: Sequence[tuple[str, str, str]]) -> list[GraphNode]
 def _connect(member: GraphNode, block: GraphNode, share: Share) -> GraphLine:
     """Return a curve between the facing edges of two boxes."""
     half_row = ROW * 0.38
-    left_node, right_node = (member, block) if member.x < block.x else (block, member)
-    x1, y1, x2, y2 = (
-        left_node.x + BOX,
-        left_node.y + half_row,
-        right_node.x,
-        right_node.y + half_row,
-    )
+    if member.x < block.x:
+        left_node, right_node = (member, block)
+    else:
+        left_node, right_node = (block, member)
+    x1 = left_node.x + BOX
+    y1 = left_node.y + half_row
+    x2 = right_node.x
+    y2 = right_node.y + half_row
     path = f"M{x1:g},{y1:g} C{x1 + CURVE:g},{y1:g} {x2 - CURVE:g},{y2:g} {x2:g},{y2:g}"
     verb = "writes" if share.write else "reads"
-    name = "everyone" if share.kind == "everyone" else f"{share.kind} {share.name}"
+    name = "everyone"
+    if share.kind != "everyone":
+        name = f"{share.kind} {share.name}"
     return GraphLine(path, share.write, f"{name} {verb} {share.label}")

@@ -13,7 +13,8 @@ from gateway.ui.share_graph import Share, draw_shares
 from gateway.ui.tool_pages import tenant_link
 from gateway.ui.visitor import AtVisit
 
-BLOCKS = 100  # that the picture shows at most
+# That the picture shows at most.
+BLOCKS = 100
 
 
 @get("/shared/graph")
@@ -32,15 +33,20 @@ async def graph_page(visitor: AtVisit) -> Template:
 
 def _shares_of(block: SharedBlock) -> Iterator[Share]:
     for member in block.members:
-        kind, name = "agent", member.agent
+        kind = "agent"
+        name = member.agent
         if member.everyone:
-            kind, name = "everyone", "everyone"
+            kind = "everyone"
+            name = "everyone"
         elif member.user:
-            kind, name = "user", member.user
+            kind = "user"
+            name = member.user
         elif member.team:
-            kind, name = "team", member.team
+            kind = "team"
+            name = member.team
         elif member.project:
-            kind, name = "project", member.project
+            kind = "project"
+            name = member.project
         yield Share(block.id, block.label, kind, name, member.write)
 
 

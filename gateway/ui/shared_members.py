@@ -17,7 +17,8 @@ from gateway.ui.texts import link
 from gateway.ui.tool_pages import tenant_link
 from gateway.ui.visitor import AtVisit, Visitor, go_to
 
-MEMBERS = 100  # of a page
+# Of a page.
+MEMBERS = 100
 EVERYONE = "everyone"
 # By kind: the routes that add and remove a member.
 PUT: dict[str, Any] = {"agent": api.put_agent, "team": api.put_team, "project": api.put_project}
@@ -39,7 +40,8 @@ async def list_block_members(visitor: Visitor, ident: str, cursor: str | None) -
 @post("/shared/members", status_code=200)
 async def put_member(visitor: AtVisit, id: FromQuery[str]) -> Redirect:
     """Add a member, or change whether it may write."""
-    kind, name = visitor.field("kind"), visitor.field("name").strip()
+    kind = visitor.field("kind")
+    name = visitor.field("name").strip()
     request = FormRequest(visitor, {"write": "write" in visitor.form})
     block = path_segment(id)
     if kind == EVERYONE:
@@ -54,8 +56,10 @@ async def put_member(visitor: AtVisit, id: FromQuery[str]) -> Redirect:
 
 @post("/shared/members/remove", status_code=200)
 async def remove_member(visitor: AtVisit, id: FromQuery[str]) -> Redirect:
-    kind, name = visitor.field("kind"), visitor.field("name")
-    request, block = FormRequest(visitor), path_segment(id)
+    kind = visitor.field("kind")
+    name = visitor.field("name")
+    request = FormRequest(visitor)
+    block = path_segment(id)
     if kind == EVERYONE:
         await api.remove_everyone.fn(request, block)
     elif kind == "user":

@@ -20,8 +20,10 @@ from gateway.ui.texts import diff_lines, link
 from gateway.ui.tool_pages import tenant_link
 from gateway.ui.visitor import AtVisit, Visitor, go_to
 
-PAGE, VERSIONS = 50, 20
-FORM_ERRORS = (400, 403, 409)  # that are shown in the form; others have a page of their own
+PAGE = 50
+VERSIONS = 20
+# That are shown in the form; others have a page of their own.
+FORM_ERRORS = (400, 403, 409)
 
 
 def _where(visitor: Visitor, ident: str) -> dict[str, str]:
@@ -70,7 +72,10 @@ async def _card(visitor: Visitor, ident: str, **context: Any) -> dict[str, Any]:
     if api.is_operator(visitor.caller):
         block_name = api.name_block(visitor.caller, path_segment(ident))
         writers = list((await api.find_block(visitor.caller, block_name)).writers)
-    lines = block.value.split("\n") if block.value else []
+    if block.value:
+        lines = block.value.split("\n")
+    else:
+        lines = []
     writers += [None] * (len(lines) - len(writers))
     return {
         "block": block,
@@ -88,7 +93,9 @@ async def block_page(
     if visitor.is_fragment:
         return visitor.page("parts/shared-block.html", **await _card(visitor, id))
     card = await _card(visitor, id)
-    members = await list_block_members(visitor, id, cursor or None) if card["is_operator"] else None
+    members = None
+    if card["is_operator"]:
+        members = await list_block_members(visitor, id, cursor or None)
     return visitor.page("shared-block.html", members=members, **card)
 
 
@@ -99,7 +106,9 @@ async def edit_form(visitor: AtVisit, id: FromQuery[str]) -> Template:
 
 
 def _form(visitor: Visitor, block: SharedBlock, value: str, fault: str = "") -> Template:
-    template = "parts/shared-form.html" if visitor.is_fragment else "shared-edit.html"
+    template = "shared-edit.html"
+    if visitor.is_fragment:
+        template = "parts/shared-form.html"
     where = _where(visitor, block.id)
     return visitor.page(template, block=block, value=value, fault=fault, where=where)
 
@@ -107,7 +116,8 @@ def _form(visitor: Visitor, block: SharedBlock, value: str, fault: str = "") -> 
 @post("/shared/block", status_code=200)
 async def save_value(visitor: AtVisit, id: FromQuery[str]) -> Template | Redirect:
     """Replace the value, if it is still the one that the form began with."""
-    value, version = visitor.field("value"), version_of(visitor)
+    value = visitor.field("value")
+    version = version_of(visitor)
     request = FormRequest(visitor, {"value": value}, version)
     try:
         await api.put_block.fn(request, path_segment(id))

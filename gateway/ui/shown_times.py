@@ -22,7 +22,9 @@ class ShownTime:
 
     def __html__(self) -> str:
         """Return the element; templates do not escape what has this method."""
-        at, text, kind = escape(self.at), escape(self.text), escape(self.kind)
+        at = escape(self.at)
+        text = escape(self.text)
+        kind = escape(self.kind)
         return f'<time datetime="{at}" data-time="{kind}">{text}</time>'
 
 
@@ -30,6 +32,12 @@ def render_time(at: str | float | None, kind: str = "moment") -> ShownTime | str
     """Return a time. at: ISO 8601, or a Unix time. kind: `moment`, or `ago` for how long ago."""
     if at is None:
         return "never"
-    text = ago(at) if kind == "ago" else moment(at)
-    iso = at if isinstance(at, str) else datetime.fromtimestamp(at, UTC).isoformat()
+    if kind == "ago":
+        text = ago(at)
+    else:
+        text = moment(at)
+    if isinstance(at, str):
+        iso = at
+    else:
+        iso = datetime.fromtimestamp(at, UTC).isoformat()
     return ShownTime(iso, text, kind)

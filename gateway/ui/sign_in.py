@@ -50,7 +50,8 @@ async def sign_in_form(request: AnyRequest, after: FromQuery[str] = "") -> Templ
 async def sign_in(request: AnyRequest, office: Offices) -> Response[Any]:
     check_origin(request)
     form = await read_form(request, SHORT_FORM_BYTES)
-    key, after = form.get("key", "").strip(), _own_path(form.get("after", ""))
+    key = form.get("key", "").strip()
+    after = _own_path(form.get("after", ""))
     gateway: GatewayState = request.app.state.gateway
     try:
         if not key.isascii() or len(key) > MAX_KEY_CHARACTERS:

@@ -19,7 +19,8 @@ from gateway.ui.visitor import AboutUser, Subject, go_to
 from memory.management.skills import SkillDraft
 
 VERSIONS = 20
-FORM_ERRORS = (400, 409)  # shown in the form
+# Shown in the form.
+FORM_ERRORS = (400, 409)
 STATUSES = ("candidate", "active", "retired")
 EMPTY_FORM = {"name": "", "description": "", "text": ""}
 
@@ -94,7 +95,8 @@ async def _skill_page(
 async def change_skill(subject: AboutUser, id: FromQuery[str]) -> Template | Redirect:
     """Change a skill, unless it was changed since the page showed it."""
     visitor = subject.visitor
-    version, status = version_of(visitor), visitor.field("status")
+    version = version_of(visitor)
+    status = visitor.field("status")
     if status not in STATUSES:
         raise BadRequest(f"`status` must be one of {', '.join(STATUSES)}.", param="status")
     texts = {"text": visitor.field("text"), "description": visitor.field("description").strip()}

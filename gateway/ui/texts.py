@@ -20,12 +20,16 @@ import msgspec
 from gateway.wire.chat import decode
 from memory import parse_zone
 
-MAX_SHOWN_CHARACTERS = 2_000  # of a text in a list
+# Of a text in a list.
+MAX_SHOWN_CHARACTERS = 2_000
 TITLE_CHARACTERS = 64
-MAX_ARGUMENT_CHARACTERS = 100_000  # of a call that are read
-MAX_DIFF_LINES = 200  # of each side; longer texts are not compared
+# Of a call that are read.
+MAX_ARGUMENT_CHARACTERS = 100_000
+# Of each side; longer texts are not compared.
+MAX_DIFF_LINES = 200
 MAX_LINE_CHARACTERS = 1_000
-MAX_EQUAL_PAIRS = 2_000  # of lines of both sides; comparing takes that many steps for each line
+# Of lines of both sides; comparing takes that many steps for each line.
+MAX_EQUAL_PAIRS = 2_000
 INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -35,17 +39,25 @@ STEPS = ((60.0, "s", 1.0), (3600.0, "min", 60.0), (86_400.0, "h", 3600.0))
 
 def render_text(value: Any, limit: int = MAX_SHOWN_CHARACTERS) -> str:
     """Return at most so many characters of a text, with invisible ones spelt out."""
-    text = value if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        text = value
+    else:
+        text = str(value)
     shortened = text[:limit]
     out = INVISIBLE.sub(lambda m: f"\u27e8U+{ord(m[0]):04X}\u27e9", shortened.replace("\r\n", "\n"))
-    return out if len(text) <= limit else f"{out}\u2026 ({len(text):,} characters in all)"
+    if len(text) <= limit:
+        return out
+    return f"{out}\u2026 ({len(text):,} characters in all)"
 
 
 def ago(moment: str | float | None, now: float | None = None) -> str:
     """Return how long ago a time was: `5 min ago`. moment: ISO 8601, or a Unix time."""
     if moment is None:
         return "never"
-    at = moment if isinstance(moment, int | float) else datetime.fromisoformat(moment).timestamp()
+    if isinstance(moment, int | float):
+        at = moment
+    else:
+        at = datetime.fromisoformat(moment).timestamp()
     seconds = max((time.time() if now is None else now) - at, 0.0)
     if seconds < 1:
         return "now"
@@ -58,11 +70,10 @@ def ago(moment: str | float | None, now: float | None = None) -> str:
 
 def moment(at: str | float, zone: str = "") -> str:
     """Return a time as people read it. at: ISO 8601, or a Unix time. zone: its name, "" for UTC."""
-    instant = (
-        datetime.fromtimestamp(at, UTC)
-        if isinstance(at, int | float)
-        else datetime.fromisoformat(at)
-    )
+    if isinstance(at, int | float):
+        instant = datetime.fromtimestamp(at, UTC)
+    else:
+        instant = datetime.fromisoformat(at)
     local_time = instant.astimezone(parse_zone(zone) if zone else UTC)
     return f"{local_time:%Y-%m-%d %H:%M:%S} {zone or 'UTC'}"
 
@@ -95,9 +106,10 @@ class ShownCall(NamedTuple):
 
 def read_call(name: str, arguments: Any) -> ShownCall:
     """Return a call. arguments: JSON text, or what it says."""
-    argument_text = (
-        arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    )
+    if isinstance(arguments, str):
+        argument_text = arguments
+    else:
+        argument_text = msgspec.json.encode(arguments).decode()
     value = arguments
     if isinstance(arguments, str):
         try:
@@ -119,7 +131,10 @@ def read_calls(calls: Any) -> list[ShownCall]:
         return []
     out = []
     for call in calls:
-        function = call.get("function", call) if isinstance(call, dict) else {}
+        if isinstance(call, dict):
+            function = call.get("function", call)
+        else:
+            function = {}
         if isinstance(function, dict):
             arguments = function.get("arguments", function.get("input", ""))
             out.append(read_call(str(function.get("name", "?")), arguments))
@@ -146,29 +161,39 @@ def number(value: float | None) -> str:
         return "\u2013"
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value):,}"
-    return f"{value:,.2f}" if abs(value) >= 0.1 else f"{value:.4f}"
+    if abs(value) >= 0.1:
+        return f"{value:,.2f}"
+    return f"{value:.4f}"
 
 
 def render_count(value: float, noun: str) -> str:
     """Return a count with its noun: `1 passage`, `2 passages`."""
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    if noun.endswith("ch"):
+        plural = f"{noun}es"
+    else:
+        plural = f"{noun}s"
     return f"{number(value)} {noun if value == 1 else plural}"
 
 
 def percent(value: float | None) -> str:
     """Return a share as per cent."""
-    return "\u2013" if value is None else f"{value * 100:.0f} %"
+    if value is None:
+        return "\u2013"
+    return f"{value * 100:.0f} %"
 
 
 def link(path: str, **members: Any) -> str:
     """Return a path of the dashboard with a query of the members that have a value."""
     query = urlencode({k: v for k, v in members.items() if v not in (None, "", False)})
-    return f"/ui{path}?{query}" if query else f"/ui{path}"
+    if query:
+        return f"/ui{path}?{query}"
+    return f"/ui{path}"
 
 
 def diff_lines(before: str | None, after: str | None) -> Iterator[tuple[str, str]]:
     """Yield the lines of both texts, each with `-`, `+` or a blank in front of it."""
-    old_lines, new_lines = (before or "").splitlines(), (after or "").splitlines()
+    old_lines = (before or "").splitlines()
+    new_lines = (after or "").splitlines()
     too_many = f"{len(old_lines):,} lines became {len(new_lines):,}; too many lines to compare."
     if max(len(old_lines), len(new_lines)) > MAX_DIFF_LINES:
         yield " ", too_many
@@ -178,11 +203,10 @@ def diff_lines(before: str | None, after: str | None) -> Iterator[tuple[str, str
     )
     head = _count_common(old_lines, new_lines)
     tail = _count_common(old_lines[head:][::-1], new_lines[head:][::-1])
-    common_head, common_tail = old_lines[:head], old_lines[len(old_lines) - tail :]
-    old_lines, new_lines = (
-        old_lines[head : len(old_lines) - tail],
-        new_lines[head : len(new_lines) - tail],
-    )
+    common_head = old_lines[:head]
+    common_tail = old_lines[len(old_lines) - tail :]
+    old_lines = old_lines[head : len(old_lines) - tail]
+    new_lines = new_lines[head : len(new_lines) - tail]
     counts = Counter(new_lines)
     if sum(counts[line] for line in old_lines) > MAX_EQUAL_PAIRS:
         yield " ", too_many
@@ -220,4 +244,6 @@ def text_of_content(content: Any) -> str:
 
 
 def _kind(part: Any) -> str:
-    return str(part.get("type", "part")) if isinstance(part, dict) else "part"
+    if isinstance(part, dict):
+        return str(part.get("type", "part"))
+    return "part"

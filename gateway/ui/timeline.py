@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 MAX_RUNS = 200
-MIN_WIDTH = 0.6  # of a bar, in per cent, so that a short run is seen too
-MAX_BESIDE = 6  # names that are listed
+# Of a bar, in per cent, so that a short run is seen too.
+MIN_WIDTH = 0.6
+# Names that are listed.
+MAX_BESIDE = 6
 
 
 @dataclass(frozen=True, slots=True)

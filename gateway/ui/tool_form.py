@@ -14,12 +14,16 @@ import msgspec
 
 from gateway.wire.chat import decode
 
-MAX_ARGUMENT_FIELDS = 60  # tools with more take one JSON object
+# Tools with more take one JSON object.
+MAX_ARGUMENT_FIELDS = 60
 MAX_CHOICES = 200
-MAX_VALUE_CHARACTERS = 100_000  # of JSON in one field
+# Of JSON in one field.
+MAX_VALUE_CHARACTERS = 100_000
 MAX_DESCRIPTION_CHARACTERS = 500
-PREFIX = "argument:"  # of the fields' names
-WHOLE = "arguments"  # the field for all arguments as JSON
+# Of the fields' names.
+PREFIX = "argument:"
+# The field for all arguments as JSON.
+WHOLE = "arguments"
 SIMPLE_KINDS = {"string": "text", "integer": "integer", "number": "number", "boolean": "choice"}
 Schema = Mapping[str, Any]
 
@@ -58,7 +62,10 @@ def list_fields(schema: Schema) -> list[ArgumentField]:
     if not isinstance(properties, dict) or len(properties) > MAX_ARGUMENT_FIELDS:
         return []
     required = schema.get("required")
-    required_names = required if isinstance(required, list) else []
+    if isinstance(required, list):
+        required_names = required
+    else:
+        required_names = []
     return [
         _make_field(name, part if isinstance(part, dict) else {}, name in required_names)
         for name, part in properties.items()
@@ -66,10 +73,13 @@ def list_fields(schema: Schema) -> list[ArgumentField]:
 
 
 def _make_field(name: str, schema: Schema, is_required: bool) -> ArgumentField:
-    kind, values = _kind_of(schema), _values_of(schema)
+    kind = _kind_of(schema)
+    values = _values_of(schema)
     choices = [(_show(value), msgspec.json.encode(value).decode()) for value in values]
     description = str(schema.get("description") or "")[:MAX_DESCRIPTION_CHARACTERS]
-    default = _show(schema["default"]) if "default" in schema else ""
+    default = ""
+    if "default" in schema:
+        default = _show(schema["default"])
     if choices:
         kind = "choice"
     return ArgumentField(name, kind, description, is_required, choices, default)
@@ -80,8 +90,12 @@ def _kind_of(schema: Schema) -> str:
     if isinstance(declared_type, list):
         # Pydantic and zod write an optional string as ["string", "null"].
         real_types = [type_name for type_name in declared_type if type_name != "null"]
-        declared_type = real_types[0] if len(real_types) == 1 else None
-    return SIMPLE_KINDS.get(declared_type, "json") if isinstance(declared_type, str) else "json"
+        declared_type = None
+        if len(real_types) == 1:
+            declared_type = real_types[0]
+    if isinstance(declared_type, str):
+        return SIMPLE_KINDS.get(declared_type, "json")
+    return "json"
 
 
 def _values_of(schema: Schema) -> list[Any]:
@@ -89,11 +103,15 @@ def _values_of(schema: Schema) -> list[Any]:
     enum_values = schema.get("enum")
     if isinstance(enum_values, list) and 0 < len(enum_values) <= MAX_CHOICES:
         return enum_values
-    return [True, False] if _kind_of(schema) == "choice" else []
+    if _kind_of(schema) == "choice":
+        return [True, False]
+    return []
 
 
 def _show(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
 
 
 def read_arguments(schema: Schema, form: Mapping[str, str]) -> dict[str, Any]:
@@ -129,7 +147,9 @@ def _read_number(field: ArgumentField, text: str) -> Any:
     value = _decode(field.name, text)
     number_type = int if field.kind == "integer" else (int, float)
     if isinstance(value, bool) or not isinstance(value, number_type):
-        kind = "a whole number" if field.kind == "integer" else "a number"
+        kind = "a number"
+        if field.kind == "integer":
+            kind = "a whole number"
         raise BadArgument(field.name, f"{text[:40]!r} is not {kind}.")
     return value
 

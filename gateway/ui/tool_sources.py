@@ -22,7 +22,8 @@ from memory import management
 from memory.management.python_tools import StoredTool
 
 VERSIONS = 20
-FORM_ERRORS = (400, 403, 409, 422)  # that are shown in the form
+# That are shown in the form.
+FORM_ERRORS = (400, 403, 409, 422)
 EXAMPLE = '''def add_days(date: str, days: int) -> str:
     """Return a date some days later.
 
@@ -66,7 +67,8 @@ async def make_tool(visitor: AtVisit) -> Template | Redirect:
     """Make a tool of a name that no Python tool has."""
     api.check_tool_maker(visitor.caller)
     name = visitor.field("name").strip()
-    source, description = visitor.field("source"), visitor.field("description")
+    source = visitor.field("source")
+    description = visitor.field("description")
     definition = ToolDefinition(source=source, description=description)
     try:
         if await _find_tool(visitor, name) is not None:
@@ -111,7 +113,8 @@ async def _own_tool(visitor: Visitor, name: str) -> StoredTool:
 @post("/tool/source", status_code=200)
 async def save_source(visitor: AtVisit, name: FromQuery[str]) -> Template | Redirect:
     """Replace source and description; hosts and the sandbox stay as they are."""
-    version, source = version_of(visitor), visitor.field("source")
+    version = version_of(visitor)
+    source = visitor.field("source")
     description = visitor.field("description")
     stored_tool = await _own_tool(visitor, name)
     definition = msgspec.structs.replace(
@@ -150,7 +153,8 @@ async def versions_page(
 
 def _compare(version: api.PythonToolVersion) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the members that an edit changed, each with its lines."""
-    before, after = version.before or {}, version.after or {}
+    before = version.before or {}
+    after = version.after or {}
     changed_names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return [
         (name, list(diff_lines(str(before.get(name, "")), str(after.get(name, "")))))

@@ -14,7 +14,8 @@ from gateway.ui.texts import diff_lines, text_of_content
 from gateway.ui.visitor import ACTOR, Visitor
 from memory import ConversationName, Scope, VisibleScopes, management, shown_owner
 
-MAX_BLOCKS, MAX_MESSAGES = 200, 200
+MAX_BLOCKS = 200
+MAX_MESSAGES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Trial:
     def may_look(self) -> bool:
         """Whether the visitor may see that memory."""
         principal = self.visitor.caller.principal
-        if self.owner != self.user:  # the agent's own, which holds what others told it
+        # The agent's own, which holds what others told it.
+        if self.owner != self.user:
             return principal.trusted or principal.admin
         return principal.may_name(self.user)
 

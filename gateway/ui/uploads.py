@@ -12,7 +12,8 @@ from gateway.errors import BadRequest
 BOUNDARY = re.compile(r'boundary=(?:"([^"\r\n]{1,70})"|([^\s;"]{1,70}))', re.IGNORECASE)
 NAME = re.compile(rb';[ \t]*name="([^"\r\n]*)"', re.IGNORECASE)
 FILE_NAME = re.compile(rb';[ \t]*filename="([^"\r\n]*)"', re.IGNORECASE)
-HEAD_BYTES = 4096  # of the headers of one field
+# Of the headers of one field.
+HEAD_BYTES = 4096
 HEAD_END = b"\r\n\r\n"
 UNREADABLE = "The form cannot be read. Reload the page and try again."
 
@@ -79,7 +80,8 @@ def _list_parts(body: bytes, content_type: str, max_fields: int) -> Iterator[_Fo
     delimiter = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")
     if not body.startswith(delimiter):
         raise BadRequest(UNREADABLE)
-    view, start = memoryview(body), len(delimiter)
+    view = memoryview(body)
+    start = len(delimiter)
     delimiter = b"\r\n" + delimiter
     for _ in range(max_fields + 1):
         if body.startswith(b"--", start):
@@ -95,7 +97,9 @@ def _list_parts(body: bytes, content_type: str, max_fields: int) -> Iterator[_Fo
 def _read_part(body: bytes, view: memoryview, start: int, end: int) -> _FormPart:
     """Return one field, which begins behind its delimiter. Raises BadRequest."""
     head_end = body.find(HEAD_END, start, min(start + HEAD_BYTES, end))
-    name = NAME.search(body, start, head_end) if head_end >= 0 else None
+    name = None
+    if head_end >= 0:
+        name = NAME.search(body, start, head_end)
     if name is None or not body.startswith(b"\r\n", start):
         raise BadRequest(UNREADABLE)
     file_name = FILE_NAME.search(body, start, head_end)

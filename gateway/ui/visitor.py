@@ -36,10 +36,14 @@ COOKIE = "mnemogate_session"
 SESSION = "session"
 ACTOR = "dashboard"
 FORM_BYTES = 4 << 20
-TAKES_FILES = "takes_files"  # option of a route whose form brings a file: `AS_TEXT` or `AS_BYTES`
-AS_TEXT, AS_BYTES = "text", "bytes"
-SHORT_FORM_BYTES = 16 << 10  # longer forms are parsed in a thread
-MAX_FIELDS = 1200  # an agent of 200 blocks has five for each
+# Option of a route whose form brings a file: `AS_TEXT` or `AS_BYTES`.
+TAKES_FILES = "takes_files"
+AS_TEXT = "text"
+AS_BYTES = "bytes"
+# Longer forms are parsed in a thread.
+SHORT_FORM_BYTES = 16 << 10
+# An agent of 200 blocks has five for each.
+MAX_FIELDS = 1200
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -57,15 +61,19 @@ AnyRequest = Request[Any, Any, Any]
 class SignInNeeded(GatewayError):
     """There is no session, or it has ended: the visitor is sent to the sign-in page."""
 
-    status, type, code = 401, "authentication_error", "sign_in_needed"
+    status = 401
+    type = "authentication_error"
+    code = "sign_in_needed"
 
 
 class Visitor:
     """A request of a signed-in visitor. form: the fields of a POST. session: its name."""
 
     def __init__(self, caller: ManagementRequest, ticket: Ticket, office: TicketOffice) -> None:
-        self.caller, self.gateway = caller, caller.gateway
-        self._ticket, self._office = ticket, office
+        self.caller = caller
+        self.gateway = caller.gateway
+        self._ticket = ticket
+        self._office = office
         self.session = ticket.nonce
         self.csrf = office.csrf_token(ticket)
         self.form = SentForm({})
@@ -103,8 +111,10 @@ class Subject:
     """The user whom a page is about. where: parameters of its links."""
 
     def __init__(self, visitor: Visitor, context: UserContext) -> None:
-        self.visitor, self.context = visitor, context
-        self.user, self.agent = context.user, context.scope.agent
+        self.visitor = visitor
+        self.context = context
+        self.user = context.user
+        self.agent = context.scope.agent
         tenant = visitor.caller.asked_tenant
         self.where = {
             "user": context.user,
@@ -154,7 +164,8 @@ def _parse_form(body: bytes) -> SentForm:
 def check_origin(request: AnyRequest) -> None:
     """Raise Forbidden for a change that comes from a page of another site."""
     headers = request.headers
-    origin, host = headers.get("origin"), headers.get("host", "")
+    origin = headers.get("origin")
+    host = headers.get("host", "")
     site = headers.get("sec-fetch-site", "same-origin")
     is_foreign = origin is not None and origin.partition("://")[2] != host
     if is_foreign or site not in ("same-origin", "none"):
@@ -170,7 +181,8 @@ async def open_session(request: AnyRequest, office: TicketOffice) -> Ticket:
     ticket = await office.check(SESSION, request.cookies.get(COOKIE, ""))
     if ticket is None:
         raise SignInNeeded("Sign in first.")
-    request.state.csrf = office.csrf_token(ticket)  # an error's page lets them sign out too
+    # An error's page lets them sign out too.
+    request.state.csrf = office.csrf_token(ticket)
     return ticket
 
 

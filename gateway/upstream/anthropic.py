@@ -76,7 +76,9 @@ class AnthropicUpstream:
     def __init__(
         self, server: Upstream, facts: Facts, max_tokens: int = 4096, version: str = ""
     ) -> None:
-        self._server, self._facts, self._max_tokens = server, facts, max_tokens
+        self._server = server
+        self._facts = facts
+        self._max_tokens = max_tokens
         self._version = version.encode() or VERSION
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
@@ -128,11 +130,9 @@ class AnthropicUpstream:
 
     def _headers(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
         out = [_key_header(v) if k == b"authorization" else (k, v) for k, v in headers]
-        return (
-            out
-            if any(k == b"anthropic-version" for k, _ in out)
-            else [*out, (b"anthropic-version", self._version)]
-        )
+        if any(k == b"anthropic-version" for k, _ in out):
+            return out
+        return [*out, (b"anthropic-version", self._version)]
 
 
 async def _tolerate_changes(request: UpstreamRequest) -> UpstreamRequest:
@@ -150,7 +150,9 @@ async def _tolerate_changes(request: UpstreamRequest) -> UpstreamRequest:
 
 def _key_header(authorization: bytes) -> tuple[bytes, bytes]:
     key = authorization.partition(b" ")[2].strip()
-    return (b"authorization", authorization) if key.startswith(OAUTH) else (b"x-api-key", key)
+    if key.startswith(OAUTH):
+        return (b"authorization", authorization)
+    return (b"x-api-key", key)
 
 
 def _with_beta(headers: Sequence[tuple[bytes, bytes]], name: str) -> Headers:

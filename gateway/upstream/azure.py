@@ -17,7 +17,8 @@ from gateway.upstream.deadlines import Timeouts
 from gateway.upstream.openai import OpenAIUpstream
 from gateway.wire.model_field import model_of
 
-VERSION = "2024-10-21"  # the newest generally available dated version; the v1 API has none
+# The newest generally available dated version; the v1 API has none.
+VERSION = "2024-10-21"
 DEPLOYED = re.compile(
     r"/(?:chat/completions|completions|embeddings|audio/(?:transcriptions|translations|speech)|images/(?:generations|edits))"
 )
@@ -45,7 +46,8 @@ class AzureUpstream(OpenAIUpstream):
         self._dated = not base.endswith("/openai/v1")
         in_query = re.search(r"(?:^|&)api-version=", query) is not None
         self._version = "" if in_query else api_version or (VERSION if self._dated else "")
-        base = base.removesuffix("/openai") + "/openai" if self._dated else base
+        if self._dated:
+            base = base.removesuffix("/openai") + "/openai"
         super().__init__(base + question_mark + query, transport, timeouts)
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
@@ -76,4 +78,6 @@ def _with_api_key(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
 
 def _model(request: UpstreamRequest) -> str | None:
     kind = next((v for k, v in request.headers if k == b"content-type"), b"")
-    return model_of(request.body, kind) if request.body else None
+    if request.body:
+        return model_of(request.body, kind)
+    return None

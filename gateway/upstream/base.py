@@ -41,7 +41,8 @@ __all__ = [
     "size_of",
 ]
 
-ANSWER_BYTES = 128 << 20  # limit of a response that is read as a whole
+# Limit of a response that is read as a whole.
+ANSWER_BYTES = 128 << 20
 ERROR_BYTES = 1 << 20
 
 

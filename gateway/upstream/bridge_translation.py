@@ -30,7 +30,8 @@ from gateway.wire.own_marks import ORPHANED, SEALED, without_marked
 from gateway.wire.token_limits import TokenLimits
 from memory import TokenCounter
 
-HIDDEN_REASONING = "memory.reasoning"  # what led to a call of ours that is not put back
+# What led to a call of ours that is not put back.
+HIDDEN_REASONING = "memory.reasoning"
 SEALED_NAMES = {RESPONSES: "input.reasoning", MESSAGES: "messages.thinking"}
 
 
@@ -84,7 +85,8 @@ class BridgeTranslator:
     def __init__(
         self, options: BridgeOptions, carrying: Carrying, limits: TokenLimits | None = None
     ) -> None:
-        self._options, self._carrying = options, carrying
+        self._options = options
+        self._carrying = carrying
         self._limits = limits or TokenLimits(options.limit)
 
     def estimate(self, client_body: bytes, name: str) -> int:
@@ -102,7 +104,8 @@ class BridgeTranslator:
     ) -> CarriedBody:
         """Translate a request. holds_seals: something in it may have to be opened."""
         text = CutText(client_body, uncut=holds_seals)
-        body, options = read_body(text.cut_text), self._options
+        body = read_body(text.cut_text)
+        options = self._options
         losses = Losses(options.provider, options.drop)
         if ORPHANED.encode() in client_body:
             losses.names[HIDDEN_REASONING] = None
@@ -123,7 +126,9 @@ class BridgeTranslator:
 
     def _keep(self, writer: ReplyWriter, request: _AnsweredRequest) -> None:
         """Keep what the server said beside an answer with calls: it may want it back."""
-        sealed = writer.carried.whole() if writer.calls else None
+        sealed = None
+        if writer.calls:
+            sealed = writer.carried.whole()
         if sealed is None:
             return
         losses = Losses(self._options.provider, self._options.drop)
@@ -138,8 +143,11 @@ def remove_marks(client_body: bytes, name: str) -> tuple[bytes, tuple[str, ...]]
     unorphaned_body = without_marked(body, ORPHANED)
     clean_body = without_marked(unorphaned_body, SEALED)
     names = [HIDDEN_REASONING] if unorphaned_body is not body else []
-    names += [SEALED_NAMES[name]] if clean_body is not unorphaned_body else []
-    return (encode(clean_body), tuple(names)) if names else None
+    if clean_body is not unorphaned_body:
+        names += [SEALED_NAMES[name]]
+    if names:
+        return (encode(clean_body), tuple(names))
+    return None
 
 
 def read_body(client_body: bytes) -> Json:

@@ -93,7 +93,9 @@ class SpokenFormats:
         if self._declared:
             return name in self._declared
         is_spoken, at = self._answers_by_format.get(name, (None, 0.0))
-        return is_spoken if time.monotonic() - at < KNOWN_SECONDS else None
+        if time.monotonic() - at < KNOWN_SECONDS:
+            return is_spoken
+        return None
 
     def lacks(self, name: str) -> bool:
         """Tell whether the server did not speak a format, as far as anybody knows."""
@@ -116,11 +118,14 @@ class BridgedUpstream:
         options: BridgeOptions,
         carrying: Carrying | None = None,
     ) -> None:
-        self._server, self._formats, self._options = server, formats, options
+        self._server = server
+        self._formats = formats
+        self._options = options
         self._carrying = carrying or Carrying()
         self._limits = TokenLimits(options.limit)
         self._translator = BridgeTranslator(options, self._carrying, self._limits)
-        self._compacting = SpokenFormats()  # nobody declares it, so it is found out
+        # Nobody declares it, so it is found out.
+        self._compacting = SpokenFormats()
 
     @property
     def bridges_responses(self) -> bool:
@@ -137,7 +142,8 @@ class BridgedUpstream:
         Raises BadRequest, which names the member, for what cannot be carried.
         """
         if request.path == CHAT_PATH and not (request.own or self._options.omit.get(CHAT)):
-            return self._server.send(request)  # as nearly all requests are
+            # As nearly all requests are.
+            return self._server.send(request)
         return self._send_translated(request)
 
     async def _send_translated(self, request: UpstreamRequest) -> UpstreamResponse:
@@ -258,7 +264,8 @@ class BridgedUpstream:
     async def _carry(self, name: str, request: UpstreamRequest) -> UpstreamResponse:
         client_body = request.body or b"{}"
         translate = self._translator.translate
-        if await look_for(client_body, BYTES):  # what is sealed is far longer than it looks
+        # What is sealed is far longer than it looks.
+        if await look_for(client_body, BYTES):
             seals = partial(translate, holds_seals=True)
             carried_body = await run_heavy(seals, client_body, name, request)
         else:
@@ -303,7 +310,9 @@ def _open_items(client_body: bytes, seal: SummarySeal) -> bytes | None:
     """Return a body with our compaction items as messages; None where it has none."""
     body = read_body(client_body)
     opened_body = with_summaries(body, seal)
-    return None if opened_body is body else encode(opened_body)
+    if opened_body is body:
+        return None
+    return encode(opened_body)
 
 
 def _without(client_body: bytes, omitted: Collection[str]) -> tuple[bytes, tuple[str, ...]] | None:
@@ -336,7 +345,10 @@ def is_path_missing(status: int, body: bytes) -> bool:
         answer: Json = decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True
-    error = answer.get("error", answer) if isinstance(answer, dict) else {}
+    if isinstance(answer, dict):
+        error = answer.get("error", answer)
+    else:
+        error = {}
     if not isinstance(error, dict):
         error = {"message": error}
     code = str(error.get("code") or "")

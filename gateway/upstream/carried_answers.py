@@ -19,7 +19,8 @@ from gateway.wire.json_weight import is_readable
 from memory import Cache
 
 MOST_BYTES = 32 << 20
-EACH_BYTES = 300  # of an entry, beside what is sealed
+# Of an entry, beside what is sealed.
+EACH_BYTES = 300
 _encode = msgspec.json.encode
 
 

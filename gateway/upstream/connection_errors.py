@@ -80,7 +80,9 @@ def _kind(cause: BaseException) -> str:
     kind = type(cause).__name__
     if kind in ("ReadError", "WriteError"):
         return CLOSED
-    return NO_HTTP if kind == "RemoteProtocolError" else ""
+    if kind == "RemoteProtocolError":
+        return NO_HTTP
+    return ""
 
 
 def too_slow() -> UpstreamTimeout:

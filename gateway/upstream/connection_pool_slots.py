@@ -14,7 +14,8 @@ class ConnectionSlots:
     def __init__(self, capacity: int) -> None:
         self.free_count = capacity
         self._capacity = capacity
-        self._waiters: deque[asyncio.Future[None]] = deque()  # waiting callers, oldest first
+        # Waiting callers, oldest first.
+        self._waiters: deque[asyncio.Future[None]] = deque()
 
     @property
     def waiting(self) -> int:
@@ -33,7 +34,8 @@ class ConnectionSlots:
                 await waiter
         except (TimeoutError, asyncio.CancelledError) as e:
             if waiter.done() and not waiter.cancelled():
-                self.give()  # granted at the same moment
+                # Granted at the same moment.
+                self.give()
             if isinstance(e, TimeoutError):
                 raise Unavailable(
                     f"All {self._capacity} connections to the upstream are in use. Try again "

@@ -8,8 +8,10 @@ from types import TracebackType
 
 from gateway.errors import UpstreamTimeout
 
-TICK = 0.001  # seconds; some event loops' timers fire that much early
-PIECES = 16  # of a body, after which the total is looked at although nobody had to wait
+# Seconds; some event loops' timers fire that much early.
+TICK = 0.001
+# Of a body, after which the total is looked at although nobody had to wait.
+PIECES = 16
 
 CODES = {
     "first_token": "first_token_timeout",
@@ -71,13 +73,20 @@ class Deadlines:
         self._next = "idle" if stream else "first_token"
         self._ends = min(start + timeouts.total, until)
         # Deadline of the phase.
-        self._limit = start + timeouts.first_token if stream else float("inf")
-        self.until = min(self._limit, self._ends)  # by the loop's time: when the wait must end
-        self._task: asyncio.Task[object] | None = None  # the waiting task
-        self._waiter: asyncio.Future[None] | None = None  # or the awaited future
+        if stream:
+            self._limit = start + timeouts.first_token
+        else:
+            self._limit = float("inf")
+        # By the loop's time: when the wait must end.
+        self.until = min(self._limit, self._ends)
+        # The waiting task.
+        self._task: asyncio.Task[object] | None = None
+        # Or the awaited future.
+        self._waiter: asyncio.Future[None] | None = None
         self._cancelling = 0
         self._rang = False
-        self._unlooked_parts = 0  # since the total was looked at
+        # Since the total was looked at.
+        self._unlooked_parts = 0
 
     def start_idle(self) -> None:
         """Limit the silence between bytes from now on.
@@ -93,7 +102,8 @@ class Deadlines:
 
     def limit(self, waiter: asyncio.Future[None]) -> None:
         """Start a wait for this future. It raises UpstreamTimeout at the deadline."""
-        self._waiter, alarm = waiter, self._alarm
+        self._waiter = waiter
+        alarm = self._alarm
         if self._phase == "idle" and alarm.loop is not None:
             # As `_begin` does, in one step: each event of a stream comes by here.
             self._limit = limit = alarm.loop.time() + self.timeouts.idle
@@ -110,7 +120,10 @@ class Deadlines:
 
     def __enter__(self) -> None:
         self._task = task = asyncio.current_task(self._alarm.loop)
-        self._cancelling = task.cancelling() if task is not None else 0
+        if task is not None:
+            self._cancelling = task.cancelling()
+        else:
+            self._cancelling = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -125,7 +138,8 @@ class Deadlines:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        task, self._task = self._task, None
+        task = self._task
+        self._task = None
         self._alarm.open_waits.discard(self)
         if (
             self._rang
@@ -175,9 +189,11 @@ class DeadlineTimer:
 
     def __init__(self) -> None:
         self.open_waits: set[Deadlines] = set()
-        self.loop: asyncio.AbstractEventLoop | None = None  # known after the first call of `now`
+        # Known after the first call of `now`.
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.earliest_deadline = float("inf")  # by the loop's time
+        # By the loop's time.
+        self.earliest_deadline = float("inf")
 
     def now(self) -> float:
         if self.loop is None:
@@ -198,7 +214,8 @@ class DeadlineTimer:
 
     def _off(self) -> None:
         now = self.now()
-        self._timer, self.earliest_deadline = None, float("inf")
+        self._timer = None
+        self.earliest_deadline = float("inf")
         for clock in [c for c in self.open_waits if c.until - now <= TICK]:
             self.open_waits.discard(clock)
             clock.ring()

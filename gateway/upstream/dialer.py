@@ -10,7 +10,8 @@ import asyncio
 import socket
 from itertools import chain, zip_longest
 
-DELAY = 0.25  # seconds
+# Seconds.
+DELAY = 0.25
 Address = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 

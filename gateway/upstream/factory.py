@@ -65,7 +65,10 @@ class ConnectionOptions:
         """Describe the client, without a proxy's password."""
         if self.own:
             return OWN
-        descriptions = [f"through proxy {redact_proxy(self.proxy)}"] if self.proxy else []
+        if self.proxy:
+            descriptions = [f"through proxy {redact_proxy(self.proxy)}"]
+        else:
+            descriptions = []
         options = {"ca_file": self.ca_file, "client_cert": self.client_cert, "HTTP/2": self.http2}
         descriptions += [f"with {name}" for name, is_set in options.items() if is_set]
         return f"httpx {' '.join(descriptions)}"
@@ -84,7 +87,9 @@ def find_proxy(provider: ProviderSettings, environ: Mapping[str, str]) -> tuple[
     """
     if provider.proxy == NONE:
         return "", ""
-    return (provider.proxy, "") if provider.proxy else _environment(provider.base_url, environ)
+    if provider.proxy:
+        return (provider.proxy, "")
+    return _environment(provider.base_url, environ)
 
 
 def open_provider_transport(
@@ -99,7 +104,8 @@ def open_provider_transport(
     check_proxy(name, options)
     try:
         context = trust(options.ca_file, options.client_cert)
-    except OSError as e:  # ssl.SSLError is one, and does not name the file
+    except OSError as e:
+        # Ssl.SSLError is one, and does not name the file.
         files = " and ".join(
             f"{k} {v!r}"
             for k, v in (("ca_file", options.ca_file), ("client_cert", options.client_cert))
@@ -121,13 +127,11 @@ def _httpx_transport(
     from gateway.upstream.httpx_transport import HttpxTransport
 
     def transport() -> httpx.AsyncHTTPTransport:
-        proxy = (
-            httpx.Proxy(
+        proxy = None
+        if options.proxy:
+            proxy = httpx.Proxy(
                 options.proxy, ssl_context=context if options.proxy.startswith("https:") else None
             )
-            if options.proxy
-            else None
-        )
         limits = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=None)
         return httpx.AsyncHTTPTransport(
             verify=context, http2=options.http2, proxy=proxy, limits=limits
@@ -174,13 +178,15 @@ def redact_proxy(proxy: str) -> str:
 def _environment(base_url: str, environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the proxy that the environment names for an address, and the variable; "" for none."""
     names = {k.lower(): k for k in environ if k.lower().endswith("_proxy")}
-    if "REQUEST_METHOD" in environ:  # in a CGI, HTTP_PROXY is the client's Proxy header
+    # In a CGI, HTTP_PROXY is the client's Proxy header.
+    if "REQUEST_METHOD" in environ:
         names.pop("http_proxy", None)
     names |= {k: k for k in environ if k.endswith("_proxy")}
     proxy_values = {k: environ[name] for k, name in names.items()}
     try:
         url = urlsplit(base_url)
-        host, port = url.hostname or "", url.port or PORTS.get(url.scheme, 0)
+        host = url.hostname or ""
+        port = url.port or PORTS.get(url.scheme, 0)
     except ValueError:
         return "", ""
     if any(
@@ -260,12 +266,16 @@ def _open_server(
         server = RedactedUpstream(server, secrets)
     if provider.kind == "anthropic":
         return AnthropicUpstream(server, facts, provider.default_max_tokens, provider.api_version)
-    return server if provider.speaks_chat else ResponsesUpstream(server, name, provider.drop)
+    if provider.speaks_chat:
+        return server
+    return ResponsesUpstream(server, name, provider.drop)
 
 
 def _secrets_of(provider: ProviderSettings) -> list[bytes]:
     """Return what a provider is called with and no client may read: its key, a URL's password."""
-    key = "" if provider.api_key is None else provider.api_key.get_secret_value()
+    key = ""
+    if provider.api_key is not None:
+        key = provider.api_key.get_secret_value()
     credentials = provider.base_url.partition("://")[2].partition("/")[0].rpartition("@")[0]
     basic = b64encode(unquote(credentials).encode()).decode()
     return secrets_of(key, unquote(credentials.partition(":")[2]), basic)

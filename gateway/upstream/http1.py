@@ -44,11 +44,16 @@ from gateway.upstream.dialer import dial
 from gateway.upstream.http1_parser import CHUNK_BYTES, MalformedResponse, ResponseParser
 from gateway.upstream.tls_trust import trust
 
-WRITTEN = 1 << 17  # bytes of a request's body written at once
-STEP_BYTES = 1 << 19  # of it, after which the event loop is released
-AT_ONCE = 1 << 15  # smaller bodies are copied, which is faster than writing parts
-UNREAD = 1 << 17  # unread bytes after which the server has to wait
-IDLE = 30.0  # seconds to keep an unused connection
+# Bytes of a request's body written at once.
+WRITTEN = 1 << 17
+# Of it, after which the event loop is released.
+STEP_BYTES = 1 << 19
+# Smaller bodies are copied, which is faster than writing parts.
+AT_ONCE = 1 << 15
+# Unread bytes after which the server has to wait.
+UNREAD = 1 << 17
+# Seconds to keep an unused connection.
+IDLE = 30.0
 HERE = "closed here"
 
 
@@ -57,7 +62,8 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, pool: Http1Client, origin: Origin) -> None:
         self.origin = origin
-        self.since = 0.0  # since when it is idle, by the loop's time; 0 if new
+        # Since when it is idle, by the loop's time; 0 if new.
+        self.since = 0.0
         self._pool = pool
         self._response: ResponseParser | None = None
         # Of the request, still to be written; None once all is.
@@ -73,7 +79,10 @@ class Connection(asyncio.Protocol):
         """
         response = self._response = ResponseParser(bodyless)
         content = body or b""
-        size = sum(map(len, content)) if type(content) is list else size_of(content)
+        if type(content) is list:
+            size = sum(map(len, content))
+        else:
+            size = size_of(content)
         if self._transport.is_closing():
             self._finish("closed at once")
         elif size <= AT_ONCE:
@@ -121,7 +130,8 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, fault: str = "") -> None:
         """Release the slot: the response has ended, possibly with a fault."""
-        response, self._response = self._response, None
+        response = self._response
+        self._response = None
         if response is None:
             return
         response.end(fault)
@@ -169,7 +179,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         response = self._response
         if response is None:
-            self.abort()  # data without a request
+            # Data without a request.
+            self.abort()
             return
         try:
             response.feed(data)
@@ -207,13 +218,17 @@ class Http1Body:
     __slots__ = ("_clock", "_connection", "_response")
 
     def __init__(self, connection: Connection, response: ResponseParser, clock: Deadlines) -> None:
-        self._connection, self._response, self._clock = connection, response, clock
+        self._connection = connection
+        self._response = response
+        self._clock = clock
 
     def __aiter__(self) -> Http1Body:
         return self
 
     async def __anext__(self) -> bytes:
-        response, connection, clock = self._response, self._connection, self._clock
+        response = self._response
+        connection = self._connection
+        clock = self._clock
         while not (data := response.take()):
             if response.is_complete:
                 raise StopAsyncIteration
@@ -240,7 +255,8 @@ class Http1Client:
     def __init__(self, max_connections: int = 1000, tls: ssl.SSLContext | None = None) -> None:
         self.connections: set[Connection] = set()
         self.places = ConnectionSlots(max_connections)
-        self._idle_connections: dict[Origin, list[Connection]] = {}  # least recently used first
+        # Least recently used first.
+        self._idle_connections: dict[Origin, list[Connection]] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
         self._tls = tls
 
@@ -249,7 +265,9 @@ class Http1Client:
         head = _head(request)
         self.loop = asyncio.get_running_loop()
         for is_new in (False, True):
-            connection = None if is_new else self._take_kept(request.origin)
+            connection = None
+            if not is_new:
+                connection = self._take_kept(request.origin)
             if connection is None:
                 connection = await self._take_connection(request.origin, clock, fresh=is_new)
             request.on_written()
@@ -262,11 +280,13 @@ class Http1Client:
                 )
             if not (connection.since and response.silent) or response.fault == HERE:
                 break
-        raise no_answer_error(response.silent) from ConnectionError(response.fault)  # for the log
+        # For the log.
+        raise no_answer_error(response.silent) from ConnectionError(response.fault)
 
     def _take_kept(self, origin: Origin) -> Connection | None:
         """Take a slot and a kept connection, where neither has to be waited for."""
-        idle_connections, slots = self._idle_connections.get(origin), self.places
+        idle_connections = self._idle_connections.get(origin)
+        slots = self.places
         while idle_connections and slots.free_count:
             connection = idle_connections.pop()
             if not connection._transport.is_closing():
@@ -360,16 +380,18 @@ class Http1Client:
             ),
             default=None,
         )
-        self._idle_timer = (
-            None if oldest_use is None else self.loop.call_at(oldest_use + IDLE, self._close_idle)
-        )
+        if oldest_use is None:
+            self._idle_timer = None
+        else:
+            self._idle_timer = self.loop.call_at(oldest_use + IDLE, self._close_idle)
 
 
 def _pieces(head: bytes, body: Content) -> Iterator[bytes | memoryview]:
     """Yield what is written of a long request at once. Parts are asked for as they are written."""
     parts = iter((body,) if isinstance(body, bytes) else body)
     first_part = next(parts)
-    if len(first_part) <= AT_ONCE:  # saves a write
+    # Saves a write.
+    if len(first_part) <= AT_ONCE:
         yield head + first_part
     else:
         yield head

@@ -18,10 +18,14 @@ import httptools
 
 from gateway.wire.headers import Pairs
 
-CHUNK_BYTES = 1 << 16  # largest piece handed over
-HEAD = 1 << 16  # most bytes of headers; twice as many may stand around the pieces of a body
-TRAILER_BYTES = 1 << 13  # most bytes of trailers
-FRAME_BYTES = 24  # around a chunk, without extensions
+# Largest piece handed over.
+CHUNK_BYTES = 1 << 16
+# Most bytes of headers; twice as many may stand around the pieces of a body.
+HEAD = 1 << 16
+# Most bytes of trailers.
+TRAILER_BYTES = 1 << 13
+# Around a chunk, without extensions.
+FRAME_BYTES = 24
 _length = re.compile(rb"\r\ncontent-length[ \t]*:([^\r\n]*)", re.IGNORECASE)
 
 
@@ -55,7 +59,8 @@ class ResponseParser:
     )
 
     def __init__(self, bodyless: bool = False) -> None:
-        self.status, self.fault = 0, ""
+        self.status = 0
+        self.fault = ""
         self.headers: Pairs = []
         self.silent = True
         self.is_complete = self.reusable = False
@@ -126,7 +131,9 @@ class ResponseParser:
         if merged_head == head:
             raise MalformedResponse(self._failure)
         self._head.clear()
-        self.headers, self._size, self._failure = [], 0, ""
+        self.headers = []
+        self._size = 0
+        self._failure = ""
         self._parser = self._begin()
         self._parse(merged_head + blank + body)
 
@@ -135,7 +142,8 @@ class ResponseParser:
 
         That is the end of a body with neither a length nor chunks, otherwise a fault.
         """
-        self._parser = None  # breaks a reference cycle
+        # Breaks a reference cycle.
+        self._parser = None
         if (
             self.status
             and not self.is_complete
@@ -169,12 +177,15 @@ class ResponseParser:
 
     def on_message_begin(self) -> None:
         if self.is_complete:
-            self.reusable = False  # an unsolicited response
+            # An unsolicited response.
+            self.reusable = False
         else:
-            self.headers = []  # drop those of an interim response
+            # Drop those of an interim response.
+            self.headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.status:  # otherwise a trailer
+        # Otherwise a trailer.
+        if not self.status:
             self._size += len(name) + len(value) + 4
             self.headers.append((name, value))
         else:

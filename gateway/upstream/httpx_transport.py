@@ -35,7 +35,8 @@ class _OneConnection:
 
     transport: httpx.AsyncBaseTransport
     stream: Any = None
-    since: float = 0.0  # since when it is idle, by the loop's time
+    # Since when it is idle, by the loop's time.
+    since: float = 0.0
 
     async def close(self, *streams: Any) -> None:
         """Close the connection and the response's streams, whatever they raise."""
@@ -57,9 +58,11 @@ class HttpxTransport:
         max_connections: int = 1000,
         proxy: str = "",
     ) -> None:
-        self._make, self.proxy = make, proxy
+        self._make = make
+        self.proxy = proxy
         self.places = ConnectionSlots(max_connections)
-        self._idle_carriers: list[_OneConnection] = []  # least recently used first
+        # Least recently used first.
+        self._idle_carriers: list[_OneConnection] = []
         self._lent: set[_OneConnection] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -93,11 +96,10 @@ class HttpxTransport:
 
     def lend(self, *, fresh: bool) -> _OneConnection:
         """Return a transport: a kept one, unless `fresh`."""
-        carrier = (
-            _OneConnection(self._make())
-            if fresh or not self._idle_carriers
-            else self._idle_carriers.pop()
-        )
+        if fresh or not self._idle_carriers:
+            carrier = _OneConnection(self._make())
+        else:
+            carrier = self._idle_carriers.pop()
         self._lent.add(carrier)
         return carrier
 
@@ -129,11 +131,10 @@ class HttpxTransport:
         now = loop.time()
         while self._idle_carriers and self._idle_carriers[0].since + IDLE <= now:
             self._close(self._idle_carriers.pop(0))
-        self._idle_timer = (
-            loop.call_at(self._idle_carriers[0].since + IDLE, self._close_idle)
-            if self._idle_carriers
-            else None
-        )
+        if self._idle_carriers:
+            self._idle_timer = loop.call_at(self._idle_carriers[0].since + IDLE, self._close_idle)
+        else:
+            self._idle_timer = None
 
 
 class _HttpxCall:
@@ -142,7 +143,9 @@ class _HttpxCall:
     def __init__(
         self, transport: HttpxTransport, carrier: _OneConnection, request: TransportRequest
     ) -> None:
-        self._transport, self._carrier, self._request = transport, carrier, request
+        self._transport = transport
+        self._carrier = carrier
+        self._request = request
         self._is_open = carrier.stream is None
         self._limit: asyncio.Timeout | None = None
 
@@ -156,7 +159,8 @@ class _HttpxCall:
             with clock:
                 async with asyncio.timeout_at(until) as self._limit:
                     if not isinstance(transport, httpx.AsyncHTTPTransport):
-                        self._on_send()  # a test's transport, which does not trace
+                        # A test's transport, which does not trace.
+                        self._on_send()
                     response = await transport.handle_async_request(
                         _build_request(self._request, self._trace)
                     )
@@ -188,7 +192,8 @@ class _HttpxCall:
     async def _trace(self, event: str, info: dict[str, Any]) -> None:
         """Follow the progress that httpcore reports."""
         if event.endswith("connect_tcp.complete"):
-            self._is_open, self._carrier.stream = True, info["return_value"]
+            self._is_open = True
+            self._carrier.stream = info["return_value"]
         elif (
             event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT"
         ):
@@ -208,7 +213,8 @@ class _HttpxBody:
         stream = response.stream
         # narrows the type; httpx allows sync streams too
         assert isinstance(stream, httpx.AsyncByteStream)  # noqa: S101
-        self._stream, self._clock = stream, clock
+        self._stream = stream
+        self._clock = clock
         self._call: _HttpxCall | None = call
         self._is_complete = False
         self._parts: AsyncIterator[bytes] = aiter(stream)
@@ -226,7 +232,8 @@ class _HttpxBody:
                 while not (part := await anext(self._parts, None)) and part is not None:
                     pass
                 if part is None:
-                    await self._stream.aclose()  # tells the connection that the response has ended
+                    # Tells the connection that the response has ended.
+                    await self._stream.aclose()
         except (GatewayError, asyncio.CancelledError):
             self._end()
             raise
@@ -245,7 +252,8 @@ class _HttpxBody:
         self._end()
 
     def _end(self, *, whole: bool = False) -> None:
-        call, self._call = self._call, None
+        call = self._call
+        self._call = None
         if call is not None:
             self._is_complete = whole
             call.give_back(self._parts, self._stream, whole=whole)
@@ -332,4 +340,6 @@ def _as_gateway_error(error: BaseException) -> BaseException:
             "The proxy between the gateway and the upstream did not let the request "
             f"through{why}. The gateway's log has the reason."
         )
-    return unreachable(error) if isinstance(error, Exception) else error
+    if isinstance(error, Exception):
+        return unreachable(error)
+    return error

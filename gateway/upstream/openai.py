@@ -24,7 +24,8 @@ from gateway.wire.compression import CHUNK_BYTES, Decompressor
 
 PACKED = (b"gzip", b"x-gzip", b"deflate")
 TARGET = re.compile(r"[\x21-\x7e]{1,65536}")
-BODYLESS = ("GET", "HEAD", "OPTIONS")  # need no Content-Length of 0
+# Need no Content-Length of 0.
+BODYLESS = ("GET", "HEAD", "OPTIONS")
 
 
 class BaseUrl:
@@ -39,7 +40,10 @@ class BaseUrl:
         url = urlsplit(base_url)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError("not an http or https URL")
-        host = url.hostname if url.hostname.isascii() else url.hostname.encode("idna").decode()
+        if url.hostname.isascii():
+            host = url.hostname
+        else:
+            host = url.hostname.encode("idna").decode()
         default_port = 443 if url.scheme == "https" else 80
         self.origin = Origin(url.scheme == "https", host, url.port or default_port)
         name = f"[{host}]" if ":" in host else host
@@ -50,7 +54,12 @@ class BaseUrl:
         self._query = [part for part in url.query.split("&") if part]
         credentials = url.netloc.rpartition("@")[0]
         self.credentials = (
-            (b"authorization", b"Basic " + b64encode(unquote(credentials).encode()))
+            (
+                (
+                    b"authorization",
+                    b"Basic " + b64encode(unquote(credentials).encode()),
+                )
+            )
             if credentials
             else None
         )
@@ -84,7 +93,8 @@ class OpenAIUpstream:
         self._address: BaseUrl | None
         try:
             self._address = BaseUrl(base_url)
-        except ValueError:  # raised on use: the gateway still starts
+        except ValueError:
+            # Raised on use: the gateway still starts.
             self._address = None
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:

@@ -37,11 +37,10 @@ async def status_of(name: str, settings: Settings, base_url: str | None = None) 
             "base_url": base_url or provider.base_url,
         }
     )
-    key = (
-        [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())]
-        if provider.api_key
-        else []
-    )
+    if provider.api_key:
+        key = [(b"authorization", b"Bearer " + provider.api_key.get_secret_value().encode())]
+    else:
+        key = []
     transport = factory.open_provider_transport(
         name, factory.connection_options(provider, os.environ), 1
     )
@@ -73,7 +72,9 @@ async def find_v1(name: str, settings: Settings, status: int) -> FoundAddress | 
         return None
     suggestion = f"{provider.base_url.rstrip('/')}/v1"
     suggested_status = await status_of(name, settings, suggestion)
-    return FoundAddress(suggestion, suggested_status) if suggested_status not in ABSENT else None
+    if suggested_status not in ABSENT:
+        return FoundAddress(suggestion, suggested_status)
+    return None
 
 
 async def complete_address(name: str, settings: Settings) -> str:
@@ -85,7 +86,9 @@ async def complete_address(name: str, settings: Settings) -> str:
     if has_version(base_url):
         return base_url
     address = await find_v1(name, settings, await status_of(name, settings))
-    return address.base_url if address else base_url
+    if address:
+        return address.base_url
+    return base_url
 
 
 async def lacks_v1(name: str, settings: Settings, status: int | None = None) -> str | None:
@@ -96,7 +99,10 @@ async def lacks_v1(name: str, settings: Settings, status: int | None = None) -> 
     provider = settings.providers[name]
     if provider.kind != "openai" or has_version(provider.base_url):
         return None
-    own_status = await status_of(name, settings) if status is None else status
+    if status is None:
+        own_status = await status_of(name, settings)
+    else:
+        own_status = status
     address = await find_v1(name, settings, own_status)
     if address is None:
         return None

@@ -18,14 +18,17 @@ from gateway.upstream.base import Headers, Upstream, UpstreamRequest, UpstreamRe
 # "none", "EMPTY") are words that may occur in texts.
 SHORTEST_SECRET = 8
 MASK = b"[key]"
-VALUE = itemgetter(1)  # of a header
+# Of a header.
+VALUE = itemgetter(1)
 PROBE_BYTES = 8
 BACKSLASH = b"\\"
 ESCAPE = b"\\u00"
 SLASH = b"\\/"
 # How a body whose length is told keeps it: blanks behind its JSON, or a longer mask.
-TRAILED, PADDED = "trailed", "padded"
-MOST_BACKSLASHES = 4  # before an escape: JSON inside of JSON doubles them
+TRAILED = "trailed"
+PADDED = "padded"
+# Before an escape: JSON inside of JSON doubles them.
+MOST_BACKSLASHES = 4
 
 
 class Secret:
@@ -105,8 +108,11 @@ class RedactedBody:
     __slots__ = ("_body", "_held_bytes", "_length", "_lost_bytes", "_secret")
 
     def __init__(self, body: AsyncIterator[bytes], secret: Secret, length: str = "") -> None:
-        self._body, self._secret, self._held_bytes = body, secret, b""
-        self._length, self._lost_bytes = length, 0
+        self._body = body
+        self._secret = secret
+        self._held_bytes = b""
+        self._length = length
+        self._lost_bytes = 0
 
     def __aiter__(self) -> RedactedBody:
         return self
@@ -120,21 +126,25 @@ class RedactedBody:
                     raise
                 return tail
             if self._held_bytes:
-                data, self._held_bytes = self._held_bytes + data, b""
+                data = self._held_bytes + data
+                self._held_bytes = b""
             size = len(data)
             data = self._secret.redact(data, padded=self._length == PADDED)
             self._lost_bytes += size - len(data)
             if data.endswith(b"\n"):
-                return data  # as an event does: no key has a line feed in it
+                # As an event does: no key has a line feed in it.
+                return data
             if held_size := self._secret.begun_at_end(data):
-                data, self._held_bytes = data[:-held_size], data[-held_size:]
+                self._held_bytes = data[-held_size:]
+                data = data[:-held_size]
             if data or not held_size:
                 return data
 
     def _end(self) -> bytes:
         """Return what is left, with blanks for what was taken out of JSON whose length is told."""
         tail = self._held_bytes + b" " * (self._lost_bytes if self._length == TRAILED else 0)
-        self._held_bytes, self._lost_bytes = b"", 0
+        self._held_bytes = b""
+        self._lost_bytes = 0
         return tail
 
     async def aclose(self) -> None:
@@ -154,7 +164,8 @@ def _length_kept_by(incoming: UpstreamResponse) -> str:
     """Return how a body keeps its length; refusals are read whole, and need not."""
     if not 200 <= incoming.status < 300:
         return ""
-    content_type, has_length = b"", False
+    content_type = b""
+    has_length = False
     for name, value in incoming.headers:
         lower_name = name.lower()
         if lower_name == b"content-length":
@@ -163,7 +174,9 @@ def _length_kept_by(incoming: UpstreamResponse) -> str:
             content_type = value
     if not has_length:
         return ""
-    return TRAILED if b"json" in content_type.lower() else PADDED
+    if b"json" in content_type.lower():
+        return TRAILED
+    return PADDED
 
 
 def _padded_mask(match: re.Match[bytes]) -> bytes:

@@ -24,7 +24,8 @@ from gateway.wire.headers import with_body_idempotency_key
 from gateway.wire.item_references import REFERENCE, without_refused
 
 REFUSALS = (400, 404, 422)
-BY_NAME = 3  # how often only what a refusal names is left out; then every reference is
+# How often only what a refusal names is left out; then every reference is.
+BY_NAME = 3
 LOST_ITEMS = "input.item_reference"
 
 
@@ -58,4 +59,6 @@ async def send_items(server: Upstream, request: UpstreamRequest) -> UpstreamResp
 
 def _without_refused(client_body: bytes, refusal: bytes, every: bool) -> bytes | None:
     body = without_refused(read_body(client_body), refusal.decode("utf-8", "replace"), every=every)
-    return None if body is None else encode(body)
+    if body is None:
+        return None
+    return encode(body)

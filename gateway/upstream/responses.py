@@ -56,7 +56,9 @@ class ResponsesUpstream:
     """
 
     def __init__(self, server: Upstream, provider: str, drop: Collection[str]) -> None:
-        self._server, self._provider, self._drop = server, provider, drop
+        self._server = server
+        self._provider = provider
+        self._drop = drop
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """Send a request, see the port.
@@ -99,6 +101,8 @@ def _into(incoming: UpstreamResponse, response_body: _ResponseRequest) -> Transl
         return StreamedResponse(response_body.thoughts, response_body.usage, is_readable)
 
     def translate(data: bytes) -> bytes:
-        return completion_of(data, response_body.thoughts) if is_readable(data) else data
+        if is_readable(data):
+            return completion_of(data, response_body.thoughts)
+        return data
 
     return WholeAnswer(translate, ANSWER_BYTES)

@@ -27,10 +27,15 @@ class ScriptedUpstream:
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         self.requests.append(request)
-        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if len(self._answers) > 1:
+            answer = self._answers.pop(0)
+        else:
+            answer = self._answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return answer(request) if callable(answer) else answer
+        if callable(answer):
+            return answer(request)
+        return answer
 
     @property
     def bodies(self) -> list[dict[str, Any]]:

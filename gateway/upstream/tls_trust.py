@@ -22,7 +22,8 @@ def trust(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
             "SSL_CERT_FILE is %s, which is not a file: no authorities are loaded from it", cert_file
         )
     if not context.cert_store_stats()["x509_ca"] and not _has_certificate_folder():
-        import certifi  # comes with httpx
+        # Comes with httpx.
+        import certifi
 
         context.load_verify_locations(certifi.where())
     if ca_file:

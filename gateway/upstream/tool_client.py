@@ -20,10 +20,12 @@ from gateway.upstream.tls_trust import trust
 if TYPE_CHECKING:
     import httpx
 
-MAX_BYTES = 8 << 20  # of an answer, after decompression
+# Of an answer, after decompression.
+MAX_BYTES = 8 << 20
 REDIRECTS = 5
 MOVED = frozenset({301, 302, 303, 307, 308})
-AS_GET = frozenset({301, 302, 303})  # a redirect after which nothing is sent again
+# A redirect after which nothing is sent again.
+AS_GET = frozenset({301, 302, 303})
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 
@@ -121,7 +123,9 @@ async def _exchange(client: httpx.AsyncClient, request: ToolRequest) -> tuple[To
         await response.aclose()
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     charset = response.charset_encoding or ""
-    location = response.headers.get("location", "") if response.status_code in MOVED else ""
+    location = ""
+    if response.status_code in MOVED:
+        location = response.headers.get("location", "")
     return ToolAnswer(response.status_code, media_type, charset, bytes(content)), location
 
 

@@ -47,7 +47,8 @@ class _TranslatedBody:
     """
 
     def __init__(self, incoming: UpstreamResponse, into: Translation) -> None:
-        self._incoming, self._into = incoming, into
+        self._incoming = incoming
+        self._into = into
         self._source_parts = PacedStream(incoming.body) if incoming.is_events else incoming.body
         self._has_ended = False
 
@@ -61,9 +62,15 @@ class _TranslatedBody:
                 raise StopAsyncIteration
             data = await anext(self._source_parts, None)
             self._has_ended = data is None
-            step = self._into.end if data is None else partial(self._into.feed, data)
+            if data is None:
+                step = self._into.end
+            else:
+                step = partial(self._into.feed, data)
             try:
-                out = step() if self._into.waiting <= LIGHT_BYTES else await asyncio.to_thread(step)
+                if self._into.waiting <= LIGHT_BYTES:
+                    out = step()
+                else:
+                    out = await asyncio.to_thread(step)
             except (EventTooLarge, MalformedReply) as e:
                 fault = str(e).removeprefix(SENT)
                 raise StreamIncomplete(f"The stream broke off: {SENT}{fault}. Try again.") from e

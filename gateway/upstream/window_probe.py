@@ -27,20 +27,31 @@ from gateway.upstream.openai import OpenAIUpstream
 from gateway.wire.chat import decode
 from gateway.wire.json_weight import is_readable
 
-ANSWER_BYTES = 4 << 20  # the longest list of models; the rest of an answer is not read
-SMALLEST, GREATEST = 256, 1 << 27  # tokens that a window can have
-OLLAMA_DEFAULT = 4096  # tokens: what Ollama loads a model with, unless it is told otherwise
-ASK_SECONDS = 5.0  # for all questions together
-SETTLED_SECONDS = 3600.0  # for which an answer holds, as does that a server gives none
-LOADED_SECONDS = 60.0  # for which one holds of a server that loads models as they are asked for
-QUESTIONS = 4  # at a time to one provider: clients may invent as many models as they like
-SHARED_SECONDS = 60.0  # for which a list, which is about all models, is not asked for again
-ENTRY_BYTES = 500  # of one of them, beside its text
-SHARED_BYTES = 2 << 20  # of the lists of one provider
+# The longest list of models; the rest of an answer is not read.
+ANSWER_BYTES = 4 << 20
+# Tokens that a window can have.
+SMALLEST, GREATEST = 256, 1 << 27
+# Tokens: what Ollama loads a model with, unless it is told otherwise.
+OLLAMA_DEFAULT = 4096
+# For all questions together.
+ASK_SECONDS = 5.0
+# For which an answer holds, as does that a server gives none.
+SETTLED_SECONDS = 3600.0
+# For which one holds of a server that loads models as they are asked for.
+LOADED_SECONDS = 60.0
+# At a time to one provider: clients may invent as many models as they like.
+QUESTIONS = 4
+# For which a list, which is about all models, is not asked for again.
+SHARED_SECONDS = 60.0
+# Of one of them, beside its text.
+ENTRY_BYTES = 500
+# Of the lists of one provider.
+SHARED_BYTES = 2 << 20
 # Beside the list's own name for it (vLLM, SGLang), those of OpenRouter and Together, Groq, Mistral.
 LISTED = ("max_model_len", "context_length", "context_window", "max_context_length")
 NUM_CTX = re.compile(r"^num_ctx[ \t]+(\d{1,9})", re.MULTILINE)
-PARAMETERS = 10_000  # characters of a model's parameters that are looked into
+# Characters of a model's parameters that are looked into.
+PARAMETERS = 10_000
 # Hosted providers, by the end of their host's name: what they serve stands in models.toml, and
 # none has Ollama's paths. Those of the second kind tell the window in their list of models.
 SILENT_HOSTS = (
@@ -122,7 +133,9 @@ class WindowProbe:
         async def about(upstream: Upstream, path: UpstreamPath, body: Json | None) -> Json:
             if body is not None:
                 return await _read_json(await _answer(upstream, path, headers, body))
-            data = None if anew else self._shared.get((path, account))
+            data = None
+            if not anew:
+                data = self._shared.get((path, account))
             if data is None:
                 data = await _answer(upstream, path, headers, None)
                 self._shared.put((path, account), data)
@@ -151,7 +164,9 @@ class _SharedAnswers:
 
     def get(self, name: tuple[str, bytes]) -> bytes | None:
         until, data = self._entries.get(name, (0.0, b""))
-        return data if time.monotonic() < until else None
+        if time.monotonic() < until:
+            return data
+        return None
 
     def put(self, name: tuple[str, bytes], data: bytes) -> None:
         self._drop(name)
@@ -172,21 +187,27 @@ async def _answer(
     body: Json | None,
 ) -> bytes:
     """Return a server's answer; nothing for a refusal."""
-    content = None if body is None else msgspec.json.encode(body)
+    content = None
+    if body is not None:
+        content = msgspec.json.encode(body)
     typed = [] if content is None else [(b"content-type", b"application/json")]
     until = asyncio.get_running_loop().time() + ASK_SECONDS
     method = "GET" if content is None else "POST"
     question = UpstreamRequest(path, content, [*headers, *typed], method, until=until)
     incoming = await upstream.send(question)
     try:
-        return await incoming.read(ANSWER_BYTES) if incoming.status == 200 else b""
+        if incoming.status == 200:
+            return await incoming.read(ANSWER_BYTES)
+        return b""
     finally:
         await incoming.close()
 
 
 async def _read_json(data: bytes) -> Json:
     """Return an answer's JSON object, {} for what is none."""
-    return await run_by_weight(data, _object, data) if data else {}
+    if data:
+        return await run_by_weight(data, _object, data)
+    return {}
 
 
 def _object(data: bytes) -> Json:
@@ -196,7 +217,9 @@ def _object(data: bytes) -> Json:
         value = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _window_in_list(answer: Json, model: str) -> int | None:
@@ -225,7 +248,9 @@ async def _ask_ollama(ask: Ask, model: str) -> FoundWindow | None:
     greatest = _first(info, [n for n in info if n.endswith(".context_length")])
     parameters = str(model_page.get("parameters") or "")[:PARAMETERS]
     window_option = NUM_CTX.search(parameters)
-    requested_tokens = _tokens(int(window_option[1])) if window_option else None
+    requested_tokens = None
+    if window_option:
+        requested_tokens = _tokens(int(window_option[1]))
     tokens = min(requested_tokens or OLLAMA_DEFAULT, greatest or GREATEST)
     return FoundWindow(tokens, LOADED_SECONDS, loading=True)
 
@@ -233,8 +258,12 @@ async def _ask_ollama(ask: Ask, model: str) -> FoundWindow | None:
 async def _ask_llama_cpp(ask: Ask, model: str) -> FoundWindow | None:
     """Ask llama.cpp's server, which has one model loaded."""
     settings = (await ask(upstream_path("props"), None)).get("default_generation_settings")
-    window_size = _first(settings, ("n_ctx",)) if isinstance(settings, dict) else None
-    return FoundWindow(window_size, LOADED_SECONDS) if window_size else None
+    window_size = None
+    if isinstance(settings, dict):
+        window_size = _first(settings, ("n_ctx",))
+    if window_size:
+        return FoundWindow(window_size, LOADED_SECONDS)
+    return None
 
 
 async def _ask_lm_studio(ask: Ask, model: str) -> FoundWindow | None:
@@ -264,7 +293,9 @@ def _first(entry: Json, names: Sequence[str]) -> int | None:
 
 def _tokens(value: object) -> int | None:
     """Return a value that can be a window, None for any other."""
-    return value if type(value) is int and SMALLEST <= value <= GREATEST else None
+    if type(value) is int and SMALLEST <= value <= GREATEST:
+        return value
+    return None
 
 
 def _without_version(base_url: str) -> str:

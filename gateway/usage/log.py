@@ -30,12 +30,16 @@ from gateway.usage.pricing import MAX_COUNT, TokenUsage
 from memory import Database, MemoryFault, StoreUnavailable
 
 log = logging.getLogger("mnemogate")
-BATCH = 64  # records a write, small enough to delay nothing else
-INTERVAL = 1.0  # seconds between writes
-BACK_OFF = 30.0  # longest pause in seconds between attempts on a store that fails
+# Records a write, small enough to delay nothing else.
+BATCH = 64
+# Seconds between writes.
+INTERVAL = 1.0
+# Longest pause in seconds between attempts on a store that fails.
+BACK_OFF = 30.0
 FLUSH_SECONDS = 2.0
 WARN_SECONDS = 60.0
-ERASED_SECONDS = 86400.0  # no request lasts longer
+# No request lasts longer.
+ERASED_SECONDS = 86400.0
 
 
 class UsageRecord(msgspec.Struct):
@@ -111,8 +115,11 @@ class UsageLog:
         capacity: int = 10_000,
         secret: bytes = b"",
     ) -> None:
-        self.dropped_records, self._secret = 0, secret
-        self._db, self._ready, self._capacity = db, ready, capacity
+        self.dropped_records = 0
+        self._secret = secret
+        self._db = db
+        self._ready = ready
+        self._capacity = capacity
         self._queue: deque[UsageRecord] = deque()
         self._has_records = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -178,7 +185,8 @@ class UsageLog:
         Raises StoreUnavailable if that fails, or one pass takes longer than `FLUSH_SECONDS`.
         """
         if self._writing is not None and not self._writing.done():
-            await self._wait_for_pass()  # it may have started before the newest records were added
+            # It may have started before the newest records were added.
+            await self._wait_for_pass()
         await self._wait_for_pass()
 
     async def _wait_for_pass(self) -> None:
@@ -223,7 +231,8 @@ class UsageLog:
 
         A task of its own, so that a caller may be cancelled without records being written twice.
         """
-        records_left, alone = len(self._queue), 0
+        records_left = len(self._queue)
+        alone = 0
         while batch := list(islice(self._queue, min(records_left, 1 if alone else BATCH))):
             try:
                 await table.write_records(self._db, partial(self._rows, batch), self._secret)
@@ -231,11 +240,13 @@ class UsageLog:
                 return e
             except Exception as e:
                 if isinstance(e, ValueError) and len(batch) > 1:
-                    alone = len(batch)  # again one by one, for the sake of those that fit
+                    # Again one by one, for the sake of those that fit.
+                    alone = len(batch)
                     continue
                 # A bug of ours: if kept, such a batch would hold up all later ones.
                 self._drop(len(batch), f"they cannot be stored: {e}")
-            records_left, alone = records_left - len(batch), max(0, alone - 1)
+            records_left = records_left - len(batch)
+            alone = max(0, alone - 1)
             for _ in batch:
                 self._queue.popleft()
         return None

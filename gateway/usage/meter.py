@@ -67,7 +67,8 @@ class CountedIn(NamedTuple):
     """
 
     period: str
-    second: int  # stored by this name
+    # Stored by this name.
+    second: int
     shared: bool
 
 
@@ -109,7 +110,8 @@ class Meter(msgspec.Struct):
 
         The last call is what the client saw; those before it and the asides are hidden.
         """
-        if len(self.calls) == 1 and not self.asides:  # as of most turns
+        # As of most turns.
+        if len(self.calls) == 1 and not self.asides:
             bill = self._bill_only(self.calls[0])
         else:
             last_call = [(self, call) for call in self.calls[-1:]]
@@ -117,7 +119,8 @@ class Meter(msgspec.Struct):
             bill.hidden = self.bill_hidden().tokens
         if self.tools_usd:
             bill.known_cost += self.tools_usd
-            bill.cost = None if bill.cost is None else bill.known_cost
+            if bill.cost is not None:
+                bill.cost = bill.known_cost
         return bill
 
     def bill_hidden(self) -> UsageTotals:
@@ -135,13 +138,17 @@ class Meter(msgspec.Struct):
         return [*asides, *((self, call) for call in self.calls[:-1])]
 
     def _totals(self, calls: Sequence[tuple[Meter, MeteredCall]]) -> UsageTotals:
-        total, known_cost, priced, estimated = NONE, 0.0, True, False
+        total = NONE
+        known_cost = 0.0
+        priced = True
+        estimated = False
         for meter, call in calls:
             tokens, is_estimated = meter.count(call)
             total += tokens
             estimated = estimated or is_estimated
             price = cost_of(tokens, call.target.price)
-            known_cost, priced = known_cost + (price or 0.0), priced and price is not None
+            known_cost = known_cost + (price or 0.0)
+            priced = priced and price is not None
         cost = known_cost if priced else None
         return UsageTotals(total, NONE, cost, known_cost, estimated, len(self.calls))
 

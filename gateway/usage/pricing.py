@@ -14,7 +14,8 @@ import msgspec
 
 from gateway.config.settings import ModelSettings, Price
 
-MAX_COUNT = 2**31 - 1  # what a column can hold
+# What a column can hold.
+MAX_COUNT = 2**31 - 1
 NUMBERS = (int, float)
 COUNTS = frozenset(
     (
@@ -35,7 +36,8 @@ COUNTS = frozenset(
 INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
 PARTS = frozenset((*INPUT_DETAILS, *OUTPUT_DETAILS))
-MEMBERS = COUNTS | PARTS  # of a usage object that are read
+# Of a usage object that are read.
+MEMBERS = COUNTS | PARTS
 NOTHING: Mapping[str, int] = {}
 
 
@@ -69,7 +71,8 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
     counts = _counts(usage)
     cache_read = counts.get("cache_read_input_tokens", 0)
     cache_write = counts.get("cache_creation_input_tokens", 0)
-    input_tokens, total = counts.get("prompt_tokens"), counts.get("total_tokens")
+    input_tokens = counts.get("prompt_tokens")
+    total = counts.get("total_tokens")
     output_tokens = counts.get("completion_tokens", counts.get("output_tokens"))
     if input_tokens is None and (input_tokens := counts.get("input_tokens")) is not None:
         # Anthropic's input excludes both; OpenAI's has neither member.
@@ -123,8 +126,14 @@ def cost_of(tokens: TokenUsage, price: Price | None) -> float | None:
     """Return the cost in USD; None if the price is unknown."""
     if price is None:
         return None
-    cached_price = price.input if price.cached_input is None else price.cached_input
-    write_price = price.input if price.cache_write is None else price.cache_write
+    if price.cached_input is None:
+        cached_price = price.input
+    else:
+        cached_price = price.cached_input
+    if price.cache_write is None:
+        write_price = price.input
+    else:
+        write_price = price.cache_write
     plain_tokens = tokens.input - tokens.cached_input - tokens.cache_write
     return (
         plain_tokens * price.input
@@ -138,4 +147,6 @@ def price_of(model: ModelSettings | None, facts: Mapping[str, Any]) -> Price | N
     """Return the operator's price, otherwise the shipped one (see `ModelFacts`), otherwise None."""
     if model is not None and model.price is not None:
         return model.price
-    return Price.model_validate(facts["price"]) if "price" in facts else None
+    if "price" in facts:
+        return Price.model_validate(facts["price"])
+    return None

@@ -17,9 +17,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-IDENTS = 8  # of one part that are remembered: a server may invent another with each event
-MAX_PARTS = 4096  # of one answer
-MATCHED_PARTS = 256  # that are looked at for one of a list whose id is not known
+# Of one part that are remembered: a server may invent another with each event.
+IDENTS = 8
+# Of one answer.
+MAX_PARTS = 4096
+# That are looked at for one of a list whose id is not known.
+MATCHED_PARTS = 256
 
 
 class PartKey(msgspec.Struct, frozen=True):
@@ -94,7 +97,9 @@ class Parts(Generic[P]):
     def find_again(self, key: PartKey) -> P | None:
         """Return the part of the newest piece, where a key tells the same as that piece did."""
         keyed_part = self._newest_part
-        return keyed_part[1] if keyed_part is not None and keyed_part[0] == key else None
+        if keyed_part is not None and keyed_part[0] == key:
+            return keyed_part[1]
+        return None
 
     def look_up(self, key: PartKey) -> P | None:
         """Return the part of an event that tells nothing of it; None where none has begun."""
@@ -105,7 +110,9 @@ class Parts(Generic[P]):
         part = self._find_by_ident(key)
         if part is None:
             part = next((p for p in self._open_at(key.index) if p.may_be(key)), None)
-        return None if part is None else self._learn(part, key)
+        if part is None:
+            return None
+        return self._learn(part, key)
 
     def open_parts(self) -> list[P]:
         """Return the parts without an end, in their order."""
@@ -148,15 +155,14 @@ class Parts(Generic[P]):
         may_repeat = newest_part.is_fresh or not newest_part.has_begun
         same_idents = set(key.idents).issuperset(newest_part.idents) and newest_part.idents != ()
         same_index = newest_part.index == key.index
-        return (
-            newest_part
-            if may_repeat and same_idents and same_index and newest_part.may_be(key)
-            else None
-        )
+        if may_repeat and same_idents and same_index and newest_part.may_be(key):
+            return newest_part
+        return None
 
     def _add(self, key: PartKey) -> P:
         part = self._make()
-        part.order, part.index = len(self.parts), key.index
+        part.order = len(self.parts)
+        part.index = key.index
         self.parts.append(part)
         self._open[part] = None
         if key.index is not None:
@@ -165,7 +171,8 @@ class Parts(Generic[P]):
 
     def _learn(self, part: P, key: PartKey) -> P:
         """Take what a key tells of its part."""
-        part.kind, part.name = part.kind or key.kind, part.name or key.name
+        part.kind = part.kind or key.kind
+        part.name = part.name or key.name
         if part.index is None and key.index is not None:
             part.index = key.index
             self._by_index.setdefault(key.index, []).append(part)
@@ -177,13 +184,15 @@ class Parts(Generic[P]):
 
     def _find_by_ident(self, key: PartKey) -> P | None:
         """Return the newest part with an id: rather one of the same index, or an open one."""
-        best_part, score = None, -1
+        best_part = None
+        score = -1
         for ident in key.idents:
             for part in reversed(self._by_ident.get(ident, ())):
                 same_index = key.index is None or part.index in (None, key.index)
                 value = 2 * same_index + (not part.has_ended)
                 if value > score and part.may_be(key):
-                    best_part, score = part, value
+                    best_part = part
+                    score = value
                 if score == 3:
                     return best_part
         return best_part
@@ -203,7 +212,8 @@ class Parts(Generic[P]):
         part = next((p for p in reversed(self._open_at(key.index)) if p.may_be(key)), None)
         if part is None or part.has_begun or not (key.idents and part.idents):
             return part
-        return None  # where no event told a beginning, another id is another part
+        # Where no event told a beginning, another id is another part.
+        return None
 
     def _find_ended(self, key: PartKey) -> P | None:
         """Return the newest part of an index, for a piece that comes after its end."""
@@ -211,4 +221,6 @@ class Parts(Generic[P]):
             return None
         part = at_index[-1]
         is_another = bool(key.idents and part.idents) or not part.may_be(key)
-        return None if is_another else part
+        if is_another:
+            return None
+        return part

@@ -6,8 +6,10 @@ import re
 
 OUTSIDE = re.compile(r'["{}\[\]]')
 INSIDE = re.compile(r'["\\]')
-ENDS = "}] \n\r\t"  # how arguments may end that have closed
-SCANNED_CHARACTERS = 1 << 17  # of one call; what is longer is judged by its last character
+# How arguments may end that have closed.
+ENDS = "}] \n\r\t"
+# Of one call; what is longer is judged by its last character.
+SCANNED_CHARACTERS = 1 << 17
 
 
 class ArgumentsProgress:
@@ -27,9 +29,11 @@ class ArgumentsProgress:
     )
 
     def __init__(self) -> None:
-        self.has_text = False  # anything but white space
+        # Anything but white space.
+        self.has_text = False
         self.has_closed = False
-        self._unscanned_texts: list[str] = []  # not looked at yet
+        # Not looked at yet.
+        self._unscanned_texts: list[str] = []
         self._scanned = 0
         self._depth = 0
         self._in_string = self._is_escaped = False
@@ -99,14 +103,16 @@ class RepeatedArguments:
 
     def __init__(self, first_text: str = "") -> None:
         self._first_text = first_text
-        self._repeated_size = 0  # characters of it that the pieces have repeated
+        # Characters of it that the pieces have repeated.
+        self._repeated_size = 0
         self._is_open = bool(first_text)
 
     def add(self, delta_text: str) -> str:
         """Take the next piece; return what is new of the arguments."""
         if not self._is_open or not delta_text:
             return delta_text
-        first_text, at = self._first_text, self._repeated_size
+        first_text = self._first_text
+        at = self._repeated_size
         if first_text.startswith(delta_text, at):
             self._repeated_size += len(delta_text)
             if self._repeated_size < len(first_text):
@@ -120,15 +126,18 @@ class RepeatedArguments:
         progress.add(first_text)
         longer_text = first_text[:at] + delta_text
         # Arguments that are whole cannot go on, so the pieces are another spelling of them.
-        return longer_text if progress.is_complete else first_text + longer_text
+        if progress.is_complete:
+            return longer_text
+        return first_text + longer_text
 
     def end(self) -> str:
         """Return what was not passed on, once no piece follows."""
-        first_text, self._first_text = (self._first_text if self._is_open else ""), ""
+        first_text = self._first_text if self._is_open else ""
+        self._first_text = ""
         if not first_text or not self._repeated_size:
             return first_text
         progress = ArgumentsProgress()
         progress.add(first_text)
-        return (
-            first_text if progress.is_complete else first_text + first_text[: self._repeated_size]
-        )
+        if progress.is_complete:
+            return first_text
+        return first_text + first_text[: self._repeated_size]

@@ -51,7 +51,9 @@ def _where(error: Exception, body: bytes) -> str:
                 decoder.decode(body[at : at + STEP_BYTES])
             except UnicodeDecodeError as e:
                 return f" at byte {at - undecoded_bytes + e.start}"
-    return f" at byte {len(body)}" if "truncated" in str(error) else ""
+    if "truncated" in str(error):
+        return f" at byte {len(body)}"
+    return ""
 
 
 def check_model(body: Json) -> None:

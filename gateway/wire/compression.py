@@ -18,7 +18,8 @@ class Decompressor:
 
     def __init__(self, members: int = 0) -> None:
         self._member_decoder = self._begin_member()
-        self._members, self._member_count = members, 1
+        self._members = members
+        self._member_count = 1
         self.is_between_members = True
 
     def feed(self, data: bytes) -> bytes:
@@ -38,7 +39,9 @@ class Decompressor:
                 self._member_decoder = self._begin_member()
             yield from self._unpack(data)
             self.is_between_members = self._member_decoder.eof
-            data = self._member_decoder.unused_data if self.is_between_members else b""
+            data = b""
+            if self.is_between_members:
+                data = self._member_decoder.unused_data
 
     def _begin_member(self) -> Any:
         """Return what unpacks the next member."""

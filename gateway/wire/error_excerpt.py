@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 
-READ = 4000  # characters that are looked at
-LINE = 600  # characters of the line before its addresses are taken out
+# Characters that are looked at.
+READ = 4000
+# Characters of the line before its addresses are taken out.
+LINE = 600
 QUOTED = 200
 TRACEBACK = re.compile(r"Traceback \(most recent|File \"|at \S+\(")
 TAGS = re.compile(r"<(script|style)\b.*?(?:</\1>|\Z)|<(/?\w*)[^<>]*>", re.IGNORECASE | re.DOTALL)
@@ -48,4 +50,6 @@ def excerpt(data: bytes) -> str:
 
 def _gap(tag: re.Match[str]) -> str:
     """Give what stands for a tag: most of them begin another line."""
-    return " " if (tag[2] or "").lstrip("/").lower() in INLINE else "\n"
+    if (tag[2] or "").lstrip("/").lower() in INLINE:
+        return " "
+    return "\n"

@@ -20,14 +20,16 @@ import msgspec
 from gateway.wire.chat import Chunk, ChunkIdentity, Json, parse_chunk
 from gateway.wire.lone_surrogates import encode_plain
 
-CONTENT, THOUGHTS = "content", ("reasoning_content", "reasoning")
+CONTENT = "content"
+THOUGHTS = ("reasoning_content", "reasoning")
 MEMBER = re.compile(
     rb'"(?:content|reasoning_content|reasoning|arguments)"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*)"'
 )
 PADDING = re.compile(rb'"obfuscation"\s*:\s*"([A-Za-z0-9]+)"\s*\}\Z')
 # Bytes of an event of which a template is made; longer ones are too few to be worth it.
 MAX_TEMPLATE_BYTES = 1 << 16
-TEXT, PAD = "mnemogate.text", "mnemogatepad"  # stand for any
+# Stand for any.
+TEXT, PAD = "mnemogate.text", "mnemogatepad"
 Delta = Callable[[str], Json]
 _text = msgspec.json.Decoder(str).decode
 
@@ -71,18 +73,22 @@ class ChunkTemplate:
         padded: bytes,
         rewritten: Around | None,
     ) -> None:
-        self.lane, self.delta = lane, delta
+        self.lane = lane
+        self.delta = delta
         self.texts: list[str] = []
         self._before, self._after = ends
-        self._padded, self._rewritten = padded, rewritten
+        self._padded = padded
+        self._rewritten = rewritten
         self.guards_objects = False
-        self._from, self._to = len(self._before) - 1, 1 - len(self._after)
+        self._from = len(self._before) - 1
+        self._to = 1 - len(self._after)
 
     def match(self, event_bytes: bytes) -> bytes:
         """Return the event to show for one that came; b"" for one that has to be read."""
         if not (event_bytes.startswith(self._before) and event_bytes.endswith(self._after)):
             return b""
-        pad, to = b"", self._to
+        pad = b""
+        to = self._to
         if self._padded:
             to = event_bytes.rfind(self._padded) + 1
             pad = event_bytes[to - 1 + len(self._padded) : -len(self._after)]
@@ -185,7 +191,9 @@ def _text_template(chunk: Chunk) -> tuple[str, Delta] | None:
     member, value = grown[0]
     if member in (CONTENT, *THOUGHTS) and isinstance(value, str):
         return value, lambda text: {member: text}
-    return _arguments_template(value) if member == "tool_calls" else None
+    if member == "tool_calls":
+        return _arguments_template(value)
+    return None
 
 
 def _arguments_template(calls: Any) -> tuple[str, Delta] | None:
@@ -200,8 +208,6 @@ def _arguments_template(calls: Any) -> tuple[str, Delta] | None:
     ):
         return None
     text = function["arguments"]
-    return (
-        (text, lambda text: {"tool_calls": [{**call, "function": {"arguments": text}}]})
-        if isinstance(text, str) and text
-        else None
-    )
+    if isinstance(text, str) and text:
+        return (text, lambda text: {"tool_calls": [{**call, "function": {"arguments": text}}]})
+    return None

@@ -61,11 +61,14 @@ DROPPED = HOP | {
     b"x-accel-buffering",
 }
 
-NAME, VALUE = itemgetter(0), itemgetter(1)  # of a header
+# Of a header.
+NAME, VALUE = itemgetter(0), itemgetter(1)
 NO_TOKENS: frozenset[bytes] = frozenset()
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-UNSENDABLE = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z\0-]|\0\0")  # in names, joined by NUL
-CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")  # in values, joined by line feeds
+# In names, joined by NUL.
+UNSENDABLE = re.compile(rb"[^!#$%&'*+.^_`|~0-9A-Za-z\0-]|\0\0")
+# In values, joined by line feeds.
+CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")
 
 
 def merge_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -79,11 +82,9 @@ def merge_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
             repeated_values.setdefault(name, [out[name]]).append(value)
         else:
             out[name] = value
-    return (
-        out | {name: b", ".join(values) for name, values in repeated_values.items()}
-        if repeated_values
-        else out
-    )
+    if repeated_values:
+        return out | {name: b", ".join(values) for name, values in repeated_values.items()}
+    return out
 
 
 def may_forward(name: bytes) -> bool:
@@ -177,15 +178,14 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
             (*OURS, b"access-control-", b"proxy-")
         ):
             client_pairs.append((lower_name, value))
-    return (
-        [(k, v) for k, v in client_pairs if k not in connection_names]
-        if connection_names
-        else client_pairs
-    )
+    if connection_names:
+        return [(k, v) for k, v in client_pairs if k not in connection_names]
+    return client_pairs
 
 
 def _connection_tokens(connection: bytes) -> set[bytes]:
-    if not connection or connection == b"keep-alive":  # which crosses no gateway anyway
+    # Which crosses no gateway anyway.
+    if not connection or connection == b"keep-alive":
         return set()
     return {v.strip().lower() for v in connection.split(b",")}
 
@@ -206,7 +206,9 @@ def encode_user_header(name: str | None) -> bytes:
     """
     if name is None:
         return b"none"
-    return b"%6Eone" if name == "none" else quote(name, safe="").encode()
+    if name == "none":
+        return b"%6Eone"
+    return quote(name, safe="").encode()
 
 
 def bridge_headers(
@@ -220,9 +222,10 @@ def bridge_headers(
         return []
     form, lost_members = carriage or ("", ())
     lost_members = [*dropped_members, *lost_members]
-    headers = (
-        [(b"x-mnemogate-dropped", ", ".join(lost_members).encode("ascii", "replace"))]
-        if lost_members
-        else []
-    )
-    return [(b"x-mnemogate-bridge", form.encode()), *headers] if form else headers
+    if lost_members:
+        headers = [(b"x-mnemogate-dropped", ", ".join(lost_members).encode("ascii", "replace"))]
+    else:
+        headers = []
+    if form:
+        return [(b"x-mnemogate-bridge", form.encode()), *headers]
+    return headers

@@ -14,8 +14,11 @@ from gateway.wire.chat import Json
 from gateway.wire.own_marks import MADE_HERE, ORPHANED, has_mark, without_reasoning
 
 REFERENCE = "item_reference"
+# What a body holds that names items by their ids; an escape may spell a member.
+REFERRING = (REFERENCE.encode(), b"\\u00")
 IDENT = re.compile(r"[\w.-]+")
-CHAINED = ("previous_response_id", "conversation")  # what a call may stand in
+# What a call may stand in.
+CHAINED = ("previous_response_id", "conversation")
 
 
 def is_reference(item: Any) -> bool:
@@ -33,7 +36,9 @@ def references(items: Iterable[Any]) -> list[str]:
 
 def is_said(item: Any) -> bool:
     """Tell whether an item is a model's words or call, which may need the reasoning before it."""
-    kind = str(item.get("type")) if isinstance(item, dict) else ""
+    kind = ""
+    if isinstance(item, dict):
+        kind = str(item.get("type"))
     return (kind == "message" and item.get("role") == "assistant") or kind.endswith("_call")
 
 
@@ -81,9 +86,9 @@ def without_refused(body: Json, refusal: str, *, every: bool) -> Json | None:
     ]
     if not any(body.get(member) for member in CHAINED):
         remaining_items = _without_unasked(remaining_items)
-    return (
-        {**body, "input": remaining_items} if remaining_items and remaining_items != items else None
-    )
+    if remaining_items and remaining_items != items:
+        return {**body, "input": remaining_items}
+    return None
 
 
 def _nameless(item: Json) -> Json:
@@ -93,7 +98,8 @@ def _nameless(item: Json) -> Json:
 def _without_unasked(items: Sequence[Any]) -> list[Any]:
     """Return items without outputs whose calls were left out."""
     call_ids = {str(i.get("call_id")) for i in items if is_said(i)}
-    has_references = any(map(is_reference, items))  # any of these may be the call
+    # Any of these may be the call.
+    has_references = any(map(is_reference, items))
     return [
         i for i in items if has_references or not _is_output(i) or str(i.get("call_id")) in call_ids
     ]

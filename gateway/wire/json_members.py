@@ -21,13 +21,19 @@ from memory.conversation.foreign_json import (
     without_split_escapes,
 )
 
-VALUE_BYTES = 1 << 16  # of a value that is read
-FEW_PARTS = 1000  # of a step; a list of more is searched slower than the text
+# Of a value that is read.
+VALUE_BYTES = 1 << 16
+# Of a step; a list of more is searched slower than the text.
+FEW_PARTS = 1000
 BEFORE_VALUE = (b":", b" ", b"\n", b"\r", b"\t", b"")
-COLON_BYTES = 1 << 12  # in which the colon stands behind a name, and the value behind the colon
-HELD_BYTES = 1 << 12  # that an editor holds back for the rest of a value
-MOST_EDITS = 16  # of one text, in which a member stands once
-MOST_CANDIDATES = 10_000  # places of one text where such a name stands, at any depth
+# In which the colon stands behind a name, and the value behind the colon.
+COLON_BYTES = 1 << 12
+# That an editor holds back for the rest of a value.
+HELD_BYTES = 1 << 12
+# Of one text, in which a member stands once.
+MOST_EDITS = 16
+# Places of one text where such a name stands, at any depth.
+MOST_CANDIDATES = 10_000
 _opening = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")
 _colon = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
 _read_value = json.JSONDecoder(strict=False).raw_decode
@@ -108,7 +114,9 @@ def read_string(text: bytes, start: int) -> str | None:
         value = msgspec.json.decode(text[start : value_end(text, start)])
     except (UnreadableMembers, msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        return value
+    return None
 
 
 def _candidates(parts: list[bytes], name: bytes) -> Iterator[tuple[int, int]]:
@@ -138,7 +146,8 @@ class MemberEditor:
     """
 
     def __init__(self, name: bytes, value: bytes) -> None:
-        self._name, self._value = name, value
+        self._name = name
+        self._value = value
         self._held_text = b""
         self._depth = 0
         self._is_within_string = False
@@ -163,7 +172,10 @@ class MemberEditor:
             out.append(self._value)
             text = text[value:]
             self._edits_left -= 1
-        self._held_text = b"" if is_last or not self._edits_left else text
+        if is_last or not self._edits_left:
+            self._held_text = b""
+        else:
+            self._held_text = text
         return b"".join([*out, b"" if self._held_text else text])
 
     def _scan(self, text: bytes, *, is_last: bool) -> tuple[int, int | None]:
@@ -181,7 +193,8 @@ class MemberEditor:
             del parts[0]
         size = start + sum(map(len, parts)) + len(parts) - 1
         open_string = b""
-        if len(parts) % 2 == 0:  # the last part is a string without its end
+        # The last part is a string without its end.
+        if len(parts) % 2 == 0:
             open_string = parts.pop()
             size -= len(open_string) + 1
         for place, inner_depth in _candidates(parts, self._name):
@@ -192,7 +205,9 @@ class MemberEditor:
             if value is not None:
                 self._depth = 1
                 begin, end = value
-                return (begin, end - begin) if end else (name_end - len(self._name) - 2, None)
+                if end:
+                    return (begin, end - begin)
+                return (name_end - len(self._name) - 2, None)
         self._depth += depth_gained(parts[::2])
         if size < len(text) and len(open_string) > len(self._name):
             self._is_within_string = True
@@ -207,10 +222,16 @@ class MemberEditor:
         waits = not is_last and len(text) - at < HELD_BYTES
         colon = _colon.match(text, at, at + HELD_BYTES)
         if colon is None:
-            return (0, 0) if waits and not text[at:].strip() else None
+            if waits and not text[at:].strip():
+                return (0, 0)
+            return None
         begin = colon.end()
         try:
             end = value_end(text, begin, HELD_BYTES)
         except UnreadableMembers:
-            return (0, 0) if waits else None
-        return (0, 0) if waits and end == len(text) else (begin, end)
+            if waits:
+                return (0, 0)
+            return None
+        if waits and end == len(text):
+            return (0, 0)
+        return (begin, end)

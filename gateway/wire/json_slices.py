@@ -15,10 +15,14 @@ import msgspec
 
 from memory.conversation.steps import end_step
 
-SLICE_BYTES = 1 << 18  # decoded in one step, of some 5 ms at most
-LEVELS = 8  # of arrays and objects that are split; what is deeper is decoded in one step
-EMPTIED_TOGETHER = 256  # arrays and objects, in some 0.1 ms
-POSITION = re.compile(r" \(byte \d+\)")  # in a message of the decoder's
+# Decoded in one step, of some 5 ms at most.
+SLICE_BYTES = 1 << 18
+# Of arrays and objects that are split; what is deeper is decoded in one step.
+LEVELS = 8
+# Arrays and objects, in some 0.1 ms.
+EMPTIED_TOGETHER = 256
+# In a message of the decoder's.
+POSITION = re.compile(r" \(byte \d+\)")
 _decode = msgspec.json.Decoder().decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -45,7 +49,8 @@ def discard(value: Any) -> None:
 
     Python frees what a value holds all at once: 40 ms for 400,000 values.
     """
-    left, emptied = [value], 0
+    left = [value]
+    emptied = 0
     while left:
         part = left.pop()
         if isinstance(part, dict):
@@ -107,7 +112,8 @@ def _groups(values: Iterable[msgspec.Raw]) -> Iterator[list[msgspec.Raw]]:
         size += len(value) + 1
         if group and size > SLICE_BYTES:
             yield group
-            group, size = [], len(value) + 1
+            group = []
+            size = len(value) + 1
         group.append(value)
     if group:
         yield group

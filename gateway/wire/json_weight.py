@@ -13,15 +13,22 @@ from memory.conversation.json_strings import (
 )
 from memory.conversation.steps import end_step
 
-LIGHT_BYTES = 1 << 18  # that are read on the event loop
+# That are read on the event loop.
+LIGHT_BYTES = 1 << 18
 LIGHT_VALUES = 10_000
-SURE_BYTES = 1 << 15  # so few are light, whatever they hold
-MOST_VALUES = 500_000  # read in one step of some 40 ms
-MOST_MEMBERS = 100_000  # of one object; a dictionary of so many takes some 30 ms
-USUAL_MEMBERS = 16  # of an object; no more is counted against the others
+# So few are light, whatever they hold.
+SURE_BYTES = 1 << 15
+# Read in one step of some 40 ms.
+MOST_VALUES = 500_000
+# Of one object; a dictionary of so many takes some 30 ms.
+MOST_MEMBERS = 100_000
+# Of an object; no more is counted against the others.
+USUAL_MEMBERS = 16
 SCAN_STEP_BYTES = 1 << 16
-SEARCHED_BYTES = SEARCH_STEP_BYTES  # that are searched for a mark in one step
-count, is_in = count_in_steps, holds
+# That are searched for a mark in one step.
+SEARCHED_BYTES = SEARCH_STEP_BYTES
+count = count_in_steps
+is_in = holds
 UNREADABLE = f"more than {MOST_VALUES} JSON values, or {MOST_MEMBERS} members of one object"
 
 
@@ -68,7 +75,8 @@ def is_readable(text: bytes, max_values: int = MOST_VALUES) -> bool:
         parts = step.split(b'"')
         between = b"".join(parts[::2])
         at += len(step)
-        if len(parts) % 2 == 0:  # the step cuts a string
+        # The step cuts a string.
+        if len(parts) % 2 == 0:
             at = find_string_end(text, at - len(parts[-1]))
         # Strings count too, so that a text of nothing but short ones ends this.
         values += marks(between) + len(parts) // 2

@@ -29,30 +29,38 @@ MARK = OPENING.encode()
 STAND_IN_BYTES = 2 * len(MARK)
 STAND_IN = re.compile(rb"\xf4\x8f\xbf\xbe\xf4\x80([\x80-\x9f])([\x80-\xbf])")
 IN_TEXT = re.compile("\U0010fffe[\U00100000-\U001007ff]")
-REPLACEMENT = "\ufffd"  # where a text leaves for what takes characters alone
+# Where a text leaves for what takes characters alone.
+REPLACEMENT = "\ufffd"
 # Half of a surrogate pair, in its group, or a whole one.
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)", re.DOTALL)
-encode_plain = msgspec.json.Encoder().encode  # leaves stand-ins as they are
+# Leaves stand-ins as they are.
+encode_plain = msgspec.json.Encoder().encode
 _HALF_BYTES = len(rb"\ud83d")
 _PAIR_BYTES = len(rb"\ud83d\ude00")
-_SCAN_WINDOW_BYTES = 1 << 18  # bytes that are looked at in one step
+# Bytes that are looked at in one step.
+_SCAN_WINDOW_BYTES = 1 << 18
 
 
 def encode_json(value: Any) -> bytes:
     """Return JSON text to send on, with halves of surrogate pairs as they came."""
     data = encode_plain(value)
-    return with_escapes(data) if MARK in data else data
+    if MARK in data:
+        return with_escapes(data)
+    return data
 
 
 def with_stand_ins(data: bytes) -> bytes:
     """Return the JSON text with a stand-in for each half of a surrogate pair."""
-    out, at = bytearray(), 0
+    out = bytearray()
+    at = 0
     for half_place in _halves(data):
         end = half_place + _HALF_BYTES
         out += data[at:half_place]
         out += _stand_in(data[half_place:end])
         at = end
-    return bytes(out + data[at:]) if at else data
+    if at:
+        return bytes(out + data[at:])
+    return data
 
 
 def with_escapes(data: bytes) -> bytes:
@@ -73,7 +81,8 @@ def _escaped_steps(data: bytes) -> Iterator[bytes]:
         end = at + _SCAN_WINDOW_BYTES
         # No stand-in is cut: one that begins before the end and goes on behind it is of the next.
         step_end = data.find(MARK, end - STAND_IN_BYTES + 1, end + len(MARK) - 1)
-        step_end = end if step_end < 0 else step_end
+        if step_end < 0:
+            step_end = end
         yield STAND_IN.sub(_escape, data[at:step_end])
         at = step_end
 
@@ -88,17 +97,22 @@ def with_escapes_in(parts: Sequence[bytes]) -> list[bytes]:
 
     A part may end within a stand-in.
     """
-    out, open_mark = [], b""
+    out = []
+    open_mark = b""
     for part in parts:
         part_text = open_mark + part
         open_mark = MARK if part_text.endswith(MARK) else b""
         out.append(with_escapes(part_text.removesuffix(MARK) if open_mark else part_text))
-    return [*out, open_mark] if open_mark else out
+    if open_mark:
+        return [*out, open_mark]
+    return out
 
 
 def without_halves(text: str) -> str:
     """Return a text for what takes characters alone: U+FFFD for each half."""
-    return IN_TEXT.sub(REPLACEMENT, text) if OPENING in text else text
+    if OPENING in text:
+        return IN_TEXT.sub(REPLACEMENT, text)
+    return text
 
 
 def join_halves(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -141,12 +155,14 @@ def has_no_lone_surrogates(data: bytes) -> bool:
     return True
 
 
-@lru_cache(8192)  # each half in several spellings
+# Each half in several spellings.
+@lru_cache(8192)
 def _stand_in(escape: bytes) -> bytes:
     try:
         code = int(escape[2:], 16)
     except ValueError:
-        return escape  # it is no escape: the text is no JSON
+        # It is no escape: the text is no JSON.
+        return escape
     return (OPENING + chr(FIRST + code - FIRST_HALF)).encode()
 
 

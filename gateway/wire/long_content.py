@@ -48,7 +48,9 @@ class LongContent(Sequence[bytes]):
 
 
 def _encode_part(part: bytes | TextSlice) -> bytes:
-    return part if isinstance(part, bytes) else part.encode()
+    if isinstance(part, bytes):
+        return part
+    return part.encode()
 
 
 def encode_json_late(value: Any) -> Sequence[bytes]:

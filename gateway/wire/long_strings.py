@@ -18,20 +18,30 @@ import msgspec
 from memory.conversation.json_strings import count_in_steps, find_string_end, mask_escapes
 from memory.conversation.steps import end_step
 
-LONG_BYTES = 1 << 22  # a shorter text is read in one step
-VERY_LONG_BYTES = 1 << 24  # of which some 15 ms are decoded in one step
-MANY_ESCAPES = 1 << 20  # some 5 ms
-PIECE_BYTES = 1 << 19  # of a string, decoded in one step
-WINDOW_BYTES = 1 << 18  # looked through in one step; a string within one is short
+# A shorter text is read in one step.
+LONG_BYTES = 1 << 22
+# Of which some 15 ms are decoded in one step.
+VERY_LONG_BYTES = 1 << 24
+# Some 5 ms.
+MANY_ESCAPES = 1 << 20
+# Of a string, decoded in one step.
+PIECE_BYTES = 1 << 19
+# Looked through in one step; a string within one is short.
+WINDOW_BYTES = 1 << 18
 BLANKS = b" \t\r\n"
-BLANK_BYTES = 1 << 12  # of white space, at a place that is a multiple of this
+# Of white space, at a place that is a multiple of this.
+BLANK_BYTES = 1 << 12
 AS_BLANKS = str.maketrans("01", " \t")
 BACKSLASH = b"\\"
-ESCAPED = BACKSLASH + bytes(range(0x20))  # no string of JSON holds control characters
-CUT_BYTES = 1 << 20  # a longer text is translated without its strings of more than that
-KEPT_BYTES = 1 << 10  # of such a string
+# No string of JSON holds control characters.
+ESCAPED = BACKSLASH + bytes(range(0x20))
+# A longer text is translated without its strings of more than that.
+CUT_BYTES = 1 << 20
+# Of such a string.
+KEPT_BYTES = 1 << 10
 ESCAPE_BYTES = len(rb"\ud83d")
-HIGH_HALF = re.compile(rb"\\u[dD][89abAB]")  # of a surrogate pair
+# Of a surrogate pair.
+HIGH_HALF = re.compile(rb"\\u[dD][89abAB]")
 # What stands for a string until it is put back; no client can know it.
 STAND_IN = f"long-{secrets.token_hex(16)}-"
 
@@ -85,17 +95,24 @@ class CutText:
 
     def __init__(self, text: bytes, *, uncut: bool = False) -> None:
         self._text = text
-        spans = [] if uncut or len(text) <= CUT_BYTES else _plain_ends(text)
+        if uncut or len(text) <= CUT_BYTES:
+            spans = []
+        else:
+            spans = _plain_ends(text)
         names = [f"{STAND_IN}{end - begin}{n:06}" for n, (begin, end) in enumerate(spans)]
         self._spans = dict(zip(names, spans, strict=True))
-        self.cut_text = _replace_spans(text, spans, names) if spans else text
+        if spans:
+            self.cut_text = _replace_spans(text, spans, names)
+        else:
+            self.cut_text = text
 
     def restore(self, translated: bytes) -> bytes | list[bytes | memoryview]:
         """Return a text that was made of the cut one, in parts where it has such strings."""
         if not self._spans:
             return translated
         out: list[bytes | memoryview] = []
-        view, at = memoryview(self._text), 0
+        view = memoryview(self._text)
+        at = 0
         for name in _name.finditer(translated):
             out += (translated[at : name.start()], view[slice(*self._spans[name[0].decode()])])
             at = name.end()
@@ -106,7 +123,8 @@ def _plain_ends(text: bytes) -> list[Span]:
     """Return where the very long strings without escapes go on behind their beginnings."""
     end_spans = []
     for begin, end in long_strings(text):
-        is_text = text.startswith(b"data:text/", begin)  # is decoded, to be sent as a text
+        # Is decoded, to be sent as a text.
+        is_text = text.startswith(b"data:text/", begin)
         if end - begin > CUT_BYTES and not is_text and _is_plain(text, begin, end):
             end_spans.append((_safe_cut(text, begin, begin + KEPT_BYTES), end))
     return end_spans
@@ -120,7 +138,9 @@ def _replace_spans(text: bytes, spans: Sequence[Span], names: Sequence[str]) -> 
 
 def restore(part: bytes, text: bytes, spans: Mapping[str, Span]) -> bytes:
     """Return a part of a cut text with the strings that stood in the text, copied in steps."""
-    view, text_parts, at = memoryview(text), list[bytes | memoryview](), 0
+    view = memoryview(text)
+    text_parts = list[bytes | memoryview]()
+    at = 0
     for name in _name.finditer(part):
         text_parts += (part[at : name.start()], view[slice(*spans[name[0].decode()])])
         at = name.end()
@@ -163,7 +183,8 @@ def _long_places(text: bytes) -> Iterator[tuple[Span, bool]]:
             yield span, True
         at += len(step)
         end_step()
-        if len(parts) % 2 == 0:  # the step cuts a string
+        # The step cuts a string.
+        if len(parts) % 2 == 0:
             begin = at - len(parts[-1])
             at = find_string_end(text, begin)
             if at - begin > WINDOW_BYTES and text.endswith(b'"', begin, at):
@@ -195,7 +216,10 @@ def _blank_places(parts: Sequence[bytes], start: int) -> Iterator[Span]:
 def _read_string(text: bytes, at: int, end: int) -> str:
     """Return a string. Raises msgspec.DecodeError."""
     # Without escapes each piece is one copy, which takes a third of the time of a decoder's.
-    reader = _read_plain if _is_plain(text, at, end) else _decode
+    if _is_plain(text, at, end):
+        reader = _read_plain
+    else:
+        reader = _decode
     # A text that grows at its end stays where it is: no step copies all of it.
     value = ""
     for text_part in reader(text, at, end):
@@ -219,7 +243,8 @@ def _read_plain(text: bytes, at: int, end: int) -> Iterator[str]:
     view = memoryview(text)
     while at < end:
         border = min(at + PIECE_BYTES, end)
-        while border < end and text[border] & 0xC0 == 0x80:  # amid a character of UTF-8
+        # Amid a character of UTF-8.
+        while border < end and text[border] & 0xC0 == 0x80:
             border += 1
         yield str(view[at:border], "utf-8")
         at = border
@@ -229,7 +254,10 @@ def _decode(text: bytes, at: int, end: int) -> Iterator[str]:
     """Yield a string in pieces. Raises msgspec.DecodeError."""
     while at < end:
         border = at + PIECE_BYTES
-        segment_end = end if border >= end else _safe_cut(text, at, border)
+        if border >= end:
+            segment_end = end
+        else:
+            segment_end = _safe_cut(text, at, border)
         yield _decode_text(b'"%b"' % text[at:segment_end])
         at = segment_end
 
@@ -239,16 +267,21 @@ def _safe_cut(text: bytes, begin: int, border: int) -> int:
 
     begin: a place that is safe itself.
     """
-    while text[border] & 0xC0 == 0x80:  # amid a character of UTF-8
+    # Amid a character of UTF-8.
+    while text[border] & 0xC0 == 0x80:
         border -= 1
     # A run of backslashes begins an escape, so pairs are taken from its left.
     prefix = text[begin:border].replace(BACKSLASH * 2, b"__")
     backslash = prefix.rfind(BACKSLASH, max(0, len(prefix) - ESCAPE_BYTES))
     if backslash < 0:
         return border
-    size = ESCAPE_BYTES if prefix.startswith(b"u", backslash + 1) else 2
+    size = 2
+    if prefix.startswith(b"u", backslash + 1):
+        size = ESCAPE_BYTES
     if backslash + size <= len(prefix):
-        return begin + backslash if HIGH_HALF.match(prefix, backslash) else border
+        if HIGH_HALF.match(prefix, backslash):
+            return begin + backslash
+        return border
     before = max(0, backslash - ESCAPE_BYTES)
     return begin + (before if HIGH_HALF.match(prefix, before) else backslash)
 

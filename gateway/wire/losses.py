@@ -50,7 +50,9 @@ class Losses:
         self, provider: str, drop: Collection[str], speaks: str = "chat completions"
     ) -> None:
         self.names: dict[str, None] = {}
-        self._provider, self._drop, self._speaks = provider, frozenset(drop), speaks
+        self._provider = provider
+        self._drop = frozenset(drop)
+        self._speaks = speaks
 
     def drops(self, name: str) -> bool:
         """Tell whether something is to be dropped, and note it."""

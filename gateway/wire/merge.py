@@ -37,7 +37,8 @@ class CallItems(list[Any]):
     def __init__(self) -> None:
         super().__init__()
         self._streamed = StreamedCalls()
-        self._places: list[int] = []  # of the calls in this list
+        # Of the calls in this list.
+        self._places: list[int] = []
 
     def add(self, deltas: list[Any]) -> None:
         """Add the deltas of one event."""
@@ -55,7 +56,8 @@ class CallItems(list[Any]):
             return
         item = self[self._places[call.place]]
         # The first id stays: servers that give every delta another one mean the same call.
-        ident, first_id = delta.get("id"), item.get("id")
+        ident = delta.get("id")
+        first_id = item.get("id")
         if ident is not None and ident != first_id and first_id not in (None, ""):
             delta = {k: v for k, v in delta.items() if k != "id"}
         merge(item, delta)
@@ -64,7 +66,8 @@ class CallItems(list[Any]):
         """Return one that grows by itself from here on."""
         out = CallItems()
         out.extend(map(_copy, self))
-        out._streamed, out._places = self._streamed.copy(), list(self._places)
+        out._streamed = self._streamed.copy()
+        out._places = list(self._places)
         return out
 
     def plain(self) -> list[Any]:
@@ -80,9 +83,11 @@ class CallItems(list[Any]):
 
 def _add_tail(call: Json, tail: Json) -> None:
     """Add the arguments of a tail to its call."""
-    into, tail_function = call.get("function"), tail.get("function")
+    into = call.get("function")
+    tail_function = tail.get("function")
     if isinstance(into, dict) and isinstance(tail_function, dict):
-        have, text = into.get("arguments"), tail_function.get("arguments")
+        have = into.get("arguments")
+        text = tail_function.get("arguments")
         if isinstance(have, str) and isinstance(text, str):
             into["arguments"] = have + text
 
@@ -94,12 +99,14 @@ class TextBuffer(list[str]):
     large piece grows at its end, where it is: to join 25 MiB at the end takes 40 ms.
     """
 
-    joined_count = 0  # so many at the front are pieces put together
+    # So many at the front are pieces put together.
+    joined_count = 0
 
     def add(self, text: str) -> None:
         if len(text) >= LARGE_CHARACTERS:
             # Without another name for it a text grows without being copied.
-            joined_text, later_text = self[0], "".join(self[1:])
+            joined_text = self[0]
+            later_text = "".join(self[1:])
             self.clear()
             joined_text += later_text
             joined_text += text
@@ -192,10 +199,14 @@ def plain_text(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: plain_text(v) for k, v in value.items()}
     if isinstance(value, TextBuffer):
-        return value[0] if len(value) == 1 else "".join(value)
+        if len(value) == 1:
+            return value[0]
+        return "".join(value)
     if isinstance(value, CallItems):
         return value.plain()
-    return [plain_text(v) for v in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [plain_text(v) for v in value]
+    return value
 
 
 def growing_copy(value: Any) -> Any:
@@ -207,7 +218,9 @@ def _copy(value: Any) -> Any:
     if isinstance(value, CallItems):
         return value.copy()
     if isinstance(value, TextBuffer):
-        return value[0] if len(value) == 1 else "".join(value)
+        if len(value) == 1:
+            return value[0]
+        return "".join(value)
     if isinstance(value, dict):
         return {
             k: _begin_list(k, v) if type(v) is list and k == CALLS else _copy(v)

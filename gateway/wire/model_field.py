@@ -28,7 +28,8 @@ OTHERS = (
     "models",
     "fallbacks",
 )
-SKIMMED_BYTES = 8 << 20  # that a decoder passes over in 20 ms, whatever they hold
+# That a decoder passes over in 20 ms, whatever they hold.
+SKIMMED_BYTES = 8 << 20
 BLANK = re.compile(r"[\x00-\x20]")
 LIMITED = (
     "This key is limited in its models or its budget, so the model of a request must be plain to "
@@ -50,15 +51,15 @@ def model_of(body: bytes, content_type: bytes) -> str | None:
     """Return the model a request's body names, JSON or form; None where it names none."""
     if is_form(content_type):
         model_part = _field(body, content_type)
-        return (
-            body[model_part.start : model_part.end].decode("utf-8", "replace")
-            if model_part
-            else None
-        )
+        if model_part:
+            return body[model_part.start : model_part.end].decode("utf-8", "replace")
+        return None
     try:
         if len(body) > SKIMMED_BYTES:
             place = find_members(body, (b"model",)).get(b"model")
-            return None if place is None else read_string(body, place)
+            if place is None:
+                return None
+            return read_string(body, place)
         return msgspec.json.decode(body, type=_Model).model
     except (*UNREADABLE, UnreadableMembers):
         return None
@@ -85,7 +86,9 @@ def model_for_certain(body: bytes, content_type: bytes) -> str | None:
         model = msgspec.json.decode(text, type=_Model).model
         once = (text.count(b'"model"') < 2 and b"\\u006" not in text) or _once_each(text)
     except UNREADABLE as e:
-        reason = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)[:200]
+        reason = "it is nested too deeply"
+        if not isinstance(e, RecursionError):
+            reason = str(e)[:200]
         raise BadRequest(
             f"{LIMITED}this body is no plain JSON object ({reason}). Send JSON in UTF-8, or a "
             "multipart form.",
@@ -108,7 +111,9 @@ def _model_of_form(body: bytes, content_type: bytes) -> str | None:
     """Read the model of a multipart form. Raises BadRequest."""
     try:
         model_part = field(body, content_type, b"model")
-        return body[model_part.start : model_part.end].decode() if model_part else None
+        if model_part:
+            return body[model_part.start : model_part.end].decode()
+        return None
     except (MalformedForm, UnicodeDecodeError) as e:
         raise BadRequest(
             f"{LIMITED}this form is not: {e}. Send it as the SDKs do.", param="model"
@@ -146,11 +151,9 @@ def replace_model(body: bytes, model: str, content_type: bytes = b"application/j
     """
     if is_form(content_type):
         model_part = _field(body, content_type)
-        return (
-            body[: model_part.start] + model.encode() + body[model_part.end :]
-            if model_part
-            else body
-        )
+        if model_part:
+            return body[: model_part.start] + model.encode() + body[model_part.end :]
+        return body
     try:
         members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except UNREADABLE:

@@ -15,9 +15,11 @@ from urllib.parse import unquote_to_bytes
 
 KIND = b"multipart/form-data"
 PARTS = 1000
-LINES = 16  # of a part's head
+# Of a part's head.
+LINES = 16
 LINE_BYTES = 4096
-VALUE_BYTES = 1000  # of a field that is asked for
+# Of a field that is asked for.
+VALUE_BYTES = 1000
 BOUNDARY = re.compile(rb'boundary=(?:"([^"\\]{1,200})"|([^\s";,]{1,200}))', re.IGNORECASE)
 HEADER = re.compile(rb"([\w!#$%&'*+.^`|~-]++):[ \t]*+([^\r\n\x00]*+)")
 PARAMETER = re.compile(rb';[ \t]*+([\w*]++)=(?:"([^"\\]*+(?:\\.[^"\\]*+)*)"|([^\s";,]++))[ \t]*+')
@@ -95,7 +97,8 @@ def _read_part(form: bytes, at: int, end: int) -> FormField:
             return _build_field(head, at + 2, end)
         if over < 0 or over >= end or (line := HEADER.fullmatch(form, at, over)) is None:
             raise MalformedForm("a part's head is not plain lines of at most 4096 bytes")
-        name, at = line[1].lower(), over + 2
+        name = line[1].lower()
+        at = over + 2
         if name in head:
             raise MalformedForm("a part has a header twice")
         head[name] = line[2].strip()
@@ -110,10 +113,14 @@ def _build_field(head: dict[bytes, bytes], start: int, end: int) -> FormField:
     at = len(kind)
     parameters: dict[bytes, bytes] = {}
     while parameter := PARAMETER.match(disposition, at):
-        name, at = parameter[1].lower(), parameter.end()
+        name = parameter[1].lower()
+        at = parameter.end()
         if name in parameters:
             raise MalformedForm(f"a part has {name[:60].decode('latin-1')!r} twice")
-        parameters[name] = parameter[3] if parameter[2] is None else parameter[2]
+        if parameter[2] is None:
+            parameters[name] = parameter[3]
+        else:
+            parameters[name] = parameter[2]
     name = parameters.get(b"name", b"\\")
     is_ambiguous = b"\\" in name or any(n.startswith(b"name*") for n in parameters)
     if kind.strip().lower() != b"form-data" or at != len(disposition) or is_ambiguous:

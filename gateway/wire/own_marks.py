@@ -16,9 +16,12 @@ from gateway.wire.chat import Json
 SEALED = "mnemogate-chat."
 ORPHANED = "mnemogate-hidden."
 OWN = (SEALED, ORPHANED)
-BYTES = b"mnemogate-"  # what each of them begins with
-MADE_HERE = re.compile(r"[a-z]+_[0-9a-f]{32}_\d+")  # the id of an item that no server gave
-OPAQUE = ("signature", "encrypted_content")  # of a thinking block, of a reasoning item
+# What each of them begins with.
+BYTES = b"mnemogate-"
+# The id of an item that no server gave.
+MADE_HERE = re.compile(r"[a-z]+_[0-9a-f]{32}_\d+")
+# Of a thinking block, of a reasoning item.
+OPAQUE = ("signature", "encrypted_content")
 REASONING = ("thinking", "reasoning")
 
 
@@ -46,7 +49,9 @@ def mark_orphan(part: Json, *, by_id: bool = False) -> Json:
     }
     if by_id and not marked_members and not MADE_HERE.fullmatch(str(part.get("id"))):
         marked_members = {"encrypted_content": ORPHANED}
-    return {**part, **marked_members} if marked_members else part
+    if marked_members:
+        return {**part, **marked_members}
+    return part
 
 
 def without_marked(body: Json, prefixes: str | tuple[str, ...]) -> Json:
@@ -62,7 +67,9 @@ def without_marked(body: Json, prefixes: str | tuple[str, ...]) -> Json:
 
 def _clean_messages(messages: Sequence[Any], prefixes: str | tuple[str, ...]) -> Iterator[Any]:
     for message in messages:
-        content = message.get("content") if isinstance(message, dict) else None
+        content = None
+        if isinstance(message, dict):
+            content = message.get("content")
         if not isinstance(content, list):
             yield message
             continue
@@ -93,10 +100,12 @@ def _clean(items: Sequence[Any], drops: Callable[[Any], bool]) -> Iterator[Any]:
     what is left out goes too: it would have no follower either.
     """
     nameless = False
-    held_reasoning: list[Any] = []  # reasoning whose follower is not known yet
+    # Reasoning whose follower is not known yet.
+    held_reasoning: list[Any] = []
     for item in items:
         if drops(item):
-            nameless, held_reasoning = True, []
+            nameless = True
+            held_reasoning = []
             continue
         if isinstance(item, dict) and item.get("type") == "reasoning":
             held_reasoning.append(item)
@@ -104,7 +113,9 @@ def _clean(items: Sequence[Any], drops: Callable[[Any], bool]) -> Iterator[Any]:
             continue
         yield from held_reasoning
         held_reasoning = []
-        kind = item.get("type") if isinstance(item, dict) else None
+        kind = None
+        if isinstance(item, dict):
+            kind = item.get("type")
         is_assistant_message = kind == "message" and item.get("role") == "assistant"
         if not (is_assistant_message or str(kind).endswith("_call")):
             nameless = False

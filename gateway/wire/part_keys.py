@@ -13,8 +13,10 @@ from gateway.wire.streamed_calls import Json, read_ident, read_index
 from memory.conversation.foreign_json import decode_foreign
 
 CALL = "function_call"
-REASONING, THINKING = "reasoning", "thinking"  # an item and a block of it
-RESPONSES_KINDS = (  # the kind of item that a type of event belongs to, by how the type begins
+# An item and a block of it.
+REASONING, THINKING = "reasoning", "thinking"
+# The kind of item that a type of event belongs to, by how the type begins.
+RESPONSES_KINDS = (
     ("response.output_text.", "message"),
     ("response.refusal.", "message"),
     ("response.function_call_arguments.", CALL),
@@ -30,7 +32,8 @@ EVENT_KINDS = {
     "response.reasoning_summary_text.delta": REASONING,
 }
 CONTENT_KINDS = {"output_text": "message", "refusal": "message", "reasoning_text": REASONING}
-TOOL_USE = "tool_call"  # any block that calls something
+# Any block that calls something.
+TOOL_USE = "tool_call"
 BLOCK_KINDS = {
     "text": "text",
     "text_delta": "text",
@@ -93,7 +96,9 @@ def readable_block(block: Json) -> Json:
     if isinstance(block.get("name"), str) and ("input" in block or "id" in block):
         return {**block, "type": "tool_use"}
     kind = next((k for k in ("text", THINKING) if isinstance(block.get(k), str)), "")
-    return {**block, "type": kind} if kind else block
+    if kind:
+        return {**block, "type": kind}
+    return block
 
 
 def _read_input(text: str) -> Any:
@@ -131,7 +136,9 @@ def _shown_kind(item: Json) -> str:
         return "custom_tool_call"
     if isinstance(item.get("content"), list) and "role" in item:
         return "message"
-    return REASONING if "summary" in item else ""
+    if "summary" in item:
+        return REASONING
+    return ""
 
 
 def responses_key(event: Json) -> PartKey:
@@ -139,7 +146,9 @@ def responses_key(event: Json) -> PartKey:
     item = event.get("item")
     if isinstance(item, dict):
         return item_key(item, event.get("output_index"))
-    index, ident, name = event.get("output_index"), event.get("item_id"), event.get("name")
+    index = event.get("output_index")
+    ident = event.get("item_id")
+    name = event.get("name")
     if type(ident) is not str or not ident:
         ident = read_ident(ident)
     return PartKey(
@@ -153,7 +162,8 @@ def responses_key(event: Json) -> PartKey:
 def item_key(item: Json, index: Any = None) -> PartKey:
     """Return what an item of the Responses API tells of itself."""
     idents = (read_ident(item.get("id")), read_ident(item.get("call_id")))
-    kind, name = item.get("type"), item.get("name")
+    kind = item.get("type")
+    name = item.get("name")
     return PartKey(
         read_index(index),
         tuple(i for i in idents if i),
@@ -164,11 +174,14 @@ def item_key(item: Json, index: Any = None) -> PartKey:
 
 def messages_key(event: Json) -> PartKey:
     """Return what an event of the Messages API tells of its content block."""
-    index, block = event.get("index"), event.get("delta") or event.get("content_block")
+    index = event.get("index")
+    block = event.get("delta") or event.get("content_block")
     kind = ""
     if isinstance(block, dict):
         name = block.get("type")
-        kind = BLOCK_KINDS.get(name, "") if isinstance(name, str) else ""
+        kind = ""
+        if isinstance(name, str):
+            kind = BLOCK_KINDS.get(name, "")
         if not kind and str(name).endswith("tool_use"):
             kind = TOOL_USE
     return PartKey(index if type(index) is int else read_index(index), (), kind)
@@ -183,5 +196,8 @@ def _kind_of(event: Json) -> str:
     part = event.get("part")
     if kind.startswith("response.content_part.") and isinstance(part, dict):
         return CONTENT_KINDS.get(str(part.get("type")), "")
-    tool = kind.split(".")[1] if kind.count(".") > 1 else ""
-    return tool if tool.endswith("_call") else ""  # of a tool that the server runs
+    tool = ""
+    if kind.count(".") > 1:
+        tool = kind.split(".")[1]
+    # Of a tool that the server runs.
+    return tool if tool.endswith("_call") else ""

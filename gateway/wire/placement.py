@@ -21,14 +21,18 @@ from memory.conversation.json_spans import Span
 
 Json = dict[str, Any]
 SYSTEM = ("system", "developer")
-LARGE_PIECE_BYTES = 1 << 14  # bytes of a piece that are sooner sent by themselves than copied
-PIECES = 32  # after which those of ours are joined
+# Bytes of a piece that are sooner sent by themselves than copied.
+LARGE_PIECE_BYTES = 1 << 14
+# After which those of ours are joined.
+PIECES = 32
 # what stands for the messages, unlike anything that a request says
 PLACE = f"mnemogate-{secrets.token_hex(16)}"
 _PLACE = msgspec.json.encode(PLACE)
-BY = "mnemogate_by"  # in a hidden message, where it is kept: the target that gave it
+# In a hidden message, where it is kept: the target that gave it.
+BY = "mnemogate_by"
 COMMON = ("role", "content", "name", "refusal", "tool_calls", "tool_call_id")
-THOUGHTS = ("reasoning_content", "thinking_blocks")  # how a model's thinking is told
+# How a model's thinking is told.
+THOUGHTS = ("reasoning_content", "thinking_blocks")
 
 
 class Placement(msgspec.Struct):
@@ -71,7 +75,9 @@ def _messages(messages: Sequence[Json], placement: Placement) -> list[Json]:
     if is_whole and not (
         placement.notes or placement.splices or placement.swap or placement.recall
     ):
-        return _with_core(list(messages), core) if core else list(messages[placement.since :])
+        if core:
+            return _with_core(list(messages), core)
+        return list(messages[placement.since :])
     newest_indexes = reversed(range(len(messages))) if placement.recall else ()
     last_user = next((i for i in newest_indexes if messages[i].get("role") == "user"), -1)
     out: list[Json] = []
@@ -84,7 +90,9 @@ def _messages(messages: Sequence[Json], placement: Placement) -> list[Json]:
         )
         message = placement.swap.get(i) or messages[i]
         out.append(with_text(message, text) if text else message)
-    return _with_core(out, core) if core else out
+    if core:
+        return _with_core(out, core)
+    return out
 
 
 def _with_ids_of(message: Json, hidden: list[Json]) -> list[Json]:
@@ -141,7 +149,10 @@ def message_spans(
     bytes that came.
     """
     out = list(before)
-    spans, text = (client.spans(), client.text) if client is not None else ({}, b"")
+    if client is not None:
+        spans, text = (client.spans(), client.text)
+    else:
+        spans, text = ({}, b"")
     for message in messages:
         span = spans.get(id(message))
         if span is None:
@@ -154,7 +165,8 @@ def message_spans(
             out[-1] = last_piece[0], span[1]
         else:
             out.append(span)
-    if len(out) > PIECES:  # there are few, however long a history is
+    # There are few, however long a history is.
+    if len(out) > PIECES:
         return [
             x
             for is_encoded, run in groupby(out, _ours)
@@ -219,11 +231,9 @@ def _native(message: Json, label: str, thoughts: bool) -> Json:
     if by == label:
         return {k: v for k, v in message.items() if k != BY}
     if by is None:
-        return (
-            message
-            if thoughts or not _is_adapted(message[THOUGHTS[1]])
-            else {k: v for k, v in message.items() if k not in THOUGHTS}
-        )
+        if thoughts or not _is_adapted(message[THOUGHTS[1]]):
+            return message
+        return {k: v for k, v in message.items() if k not in THOUGHTS}
     common_members = {k: message[k] for k in COMMON if k in message}
     if calls := message.get("tool_calls"):
         common_members["tool_calls"] = [

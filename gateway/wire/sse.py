@@ -21,14 +21,17 @@ BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
 BLANKS = re.compile(rb"[\r\n]{64,}+")
 COLON = b":"[0]
 COMMENTS = re.compile(rb"(?::[^\r\n]{0,64}\n\n){16,}")
-MIN_EVENT_END_BYTES = len(b"\r\n\r\n")  # of an event, so no longer than a blank one
+# Of an event, so no longer than a blank one.
+MIN_EVENT_END_BYTES = len(b"\r\n\r\n")
 LINE = re.compile(rb"\r\n|\n|\r")
 BOM = b"\xef\xbb\xbf"
 DONE = b"[DONE]"
-SHORT_BYTES = 32  # of an event that may be the mark of the end, with blanks around it
+# Of an event that may be the mark of the end, with blanks around it.
+SHORT_BYTES = 32
 COMMENT = b": keep-alive\n\n"
 EVENT_BYTES = 32 << 20
-LONG_BYTES = 1 << 20  # of an event; a longer one is taken apart and put together off the loop
+# Of an event; a longer one is taken apart and put together off the loop.
+LONG_BYTES = 1 << 20
 EVENT_LINES = 50_000
 
 
@@ -54,11 +57,14 @@ class SseFramer:
     __slots__ = ("_start", "_unread_bytes", "count", "ids", "waiting_bytes")
 
     def __init__(self) -> None:
-        self.ids = False  # an `id` field was seen
-        self.count = 0  # events so far
+        # An `id` field was seen.
+        self.ids = False
+        # Events so far.
+        self.count = 0
         # Grows in place: an event of 20 MB comes in hundreds of pieces.
         self._unread_bytes = bytearray()
-        self.waiting_bytes = 0  # bytes of an event that is not complete yet
+        # Bytes of an event that is not complete yet.
+        self.waiting_bytes = 0
         self._start = True
 
     @property
@@ -83,16 +89,20 @@ class SseFramer:
         if unread_bytes:
             unread_bytes += data
             if self.waiting_bytes > LONG_BYTES and not has_line_end(data):
-                return self._wait()  # a search would look at each byte
+                # A search would look at each byte.
+                return self._wait()
         buffer = unread_bytes or data
         events: list[SseEvent] = []
-        begin, look = 0, max(0, self.waiting_bytes - 3)
+        begin = 0
+        look = max(0, self.waiting_bytes - 3)
         while blank_line := BLANK.search(buffer, look):
             end = blank_line.end()
             if buffer[begin] == COLON and (run := COMMENTS.match(buffer, begin)):
-                end = run.end()  # a flood of comments: one block, not thousands
+                # A flood of comments: one block, not thousands.
+                end = run.end()
             elif end - begin <= MIN_EVENT_END_BYTES and (run := BLANKS.match(buffer, begin)):
-                end = run.end()  # nothing but blank lines: one block, not thousands
+                # Nothing but blank lines: one block, not thousands.
+                end = run.end()
             with memoryview(buffer) as view:
                 event_bytes = bytes(view[begin:end])
             if len(event_bytes) > LONG_BYTES:
@@ -116,12 +126,12 @@ class SseFramer:
 
     def close(self) -> SseEvent | None:
         """At the end of the stream: what came after the last blank line, if anything did."""
-        event_bytes, self._unread_bytes, self.waiting_bytes = (
-            bytes(self._unread_bytes),
-            bytearray(),
-            0,
-        )
-        return self._event(event_bytes)._replace(ended=False) if event_bytes else None
+        event_bytes = bytes(self._unread_bytes)
+        self._unread_bytes = bytearray()
+        self.waiting_bytes = 0
+        if event_bytes:
+            return self._event(event_bytes)._replace(ended=False)
+        return None
 
     def _event(self, event_bytes: bytes) -> SseEvent:
         text = event_bytes
@@ -129,11 +139,9 @@ class SseFramer:
             self._start = False
             text = event_bytes.removeprefix(BOM)
         if (simple_event := _simple(text)) is not None:
-            return (
-                simple_event
-                if text is event_bytes
-                else simple_event._replace(event_bytes=event_bytes)
-            )
+            if text is event_bytes:
+                return simple_event
+            return simple_event._replace(event_bytes=event_bytes)
         if text.startswith(b":") and COMMENTS.fullmatch(text):
             return SseEvent(event_bytes, None)
         data: list[bytes] = []
@@ -175,12 +183,16 @@ def _simple(event_bytes: bytes) -> SseEvent | None:
             if len(event_bytes) > SHORT_BYTES
             else _without_blanks(event_bytes[6:-2]),
         )
-    return _read_named(event_bytes) if event_bytes.startswith(b"event: ") else None
+    if event_bytes.startswith(b"event: "):
+        return _read_named(event_bytes)
+    return None
 
 
 def _without_blanks(data: bytes) -> bytes:
     """Return the mark of the end without the blanks that some servers write around it."""
-    return DONE if len(data) <= SHORT_BYTES and data.strip(b" \t") == DONE else data
+    if len(data) <= SHORT_BYTES and data.strip(b" \t") == DONE:
+        return DONE
+    return data
 
 
 def _read_named(event_bytes: bytes) -> SseEvent | None:
@@ -214,7 +226,9 @@ class StreamTranslator(ABC):
     def end(self) -> bytes:
         """Return the rest when no more bytes come. Raises MalformedReply."""
         last_event = self._framer.close()
-        return self._translate(last_event) if last_event is not None else b""
+        if last_event is not None:
+            return self._translate(last_event)
+        return b""
 
     @abstractmethod
     def _translate(self, event: SseEvent) -> bytes:
@@ -227,6 +241,7 @@ def frame(data: bytes) -> bytes:
     A line end in JSON is white space, and would end the line here.
     """
     line = data.replace(b"\n", b" ").replace(b"\r", b" ")
-    if len(line) > LONG_BYTES:  # with one copy, not two
+    # With one copy, not two.
+    if len(line) > LONG_BYTES:
         return b"".join((b"data: ", line, b"\n\n"))
     return b"data: " + line + b"\n\n"

@@ -95,11 +95,9 @@ class ResponsesEnding(StreamEnding):
         self._number += 1
 
     def error_event(self, error: GatewayError) -> bytes:
-        response = (
-            _object(self._last_event.data).get("response")
-            if self._last_event is not None and self._last_event.data
-            else None
-        )
+        response = None
+        if self._last_event is not None and self._last_event.data:
+            response = _object(self._last_event.data).get("response")
         fault = {"code": error.code or "server_error", "message": error.message}
         failed_response = {
             **(response if isinstance(response, dict) else {"object": "response"}),
@@ -110,7 +108,8 @@ class ResponsesEnding(StreamEnding):
             "type": "response.failed",
             "sequence_number": self._number + 1,
             "response": failed_response,
-            "error": fault,  # which OpenAI's own clients raise on: of the response's they do not
+            # Which OpenAI's own clients raise on: of the response's they do not.
+            "error": fault,
         }
         return b"event: response.failed\n" + frame(encode(event_body))
 
@@ -148,7 +147,9 @@ def ending_of(path: str, several: bool = False) -> StreamEnding:
 
 def error_of(data: bytes) -> Any:
     """Return the error that an event's data reports at its top level, if any."""
-    return _object(data).get("error") if b'"error"' in data else None
+    if b'"error"' in data:
+        return _object(data).get("error")
+    return None
 
 
 def is_object(data: bytes) -> bool:
@@ -161,7 +162,9 @@ def _object(data: bytes) -> dict[str, Any]:
         body = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
-    return body if isinstance(body, dict) else {}
+    if isinstance(body, dict):
+        return body
+    return {}
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

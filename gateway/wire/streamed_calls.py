@@ -20,8 +20,10 @@ from gateway.wire.arguments import ArgumentsProgress
 from gateway.wire.lone_surrogates import encode_json
 
 Json = dict[str, Any]
-INDEX_DIGITS = 9  # of an index that came as a text
-NAME = 1024  # characters up to which a name grows; what is longer is no name
+# Of an index that came as a text.
+INDEX_DIGITS = 9
+# Characters up to which a name grows; what is longer is no name.
+NAME = 1024
 
 
 class CallPiece(msgspec.Struct, frozen=True):
@@ -76,7 +78,8 @@ class StreamedCalls:
 
     def __init__(self) -> None:
         self.calls: list[StreamedCall] = []
-        self._newest_calls: dict[int, StreamedCall] = {}  # by index
+        # By index.
+        self._newest_calls: dict[int, StreamedCall] = {}
         self._idents: dict[str, StreamedCall] = {}
 
     def route(self, delta: Json) -> StreamedCall:
@@ -85,11 +88,10 @@ class StreamedCalls:
             return plain_call
         call_piece = read_piece(delta)
         newest_call = self._newest_of(call_piece.index)
-        call = (
-            self._find_named(newest_call, call_piece)
-            if call_piece.name
-            else self._find_nameless(newest_call, call_piece)
-        )
+        if call_piece.name:
+            call = self._find_named(newest_call, call_piece)
+        else:
+            call = self._find_nameless(newest_call, call_piece)
         if call is None:
             call = self._begin(call_piece, newest_call)
         call.add(call_piece)
@@ -99,13 +101,16 @@ class StreamedCalls:
 
     def _route_plain(self, delta: Json) -> StreamedCall | None:
         """Route one more piece of arguments that tells nothing new, as most deltas are."""
-        index, function = delta.get("index"), delta.get("function")
+        index = delta.get("index")
+        function = delta.get("function")
         if type(index) is not int or type(function) is not dict:
             return None
-        call, text = self._newest_calls.get(index), function.get("arguments")
+        call = self._newest_calls.get(index)
+        text = function.get("arguments")
         if call is None or type(text) is not str or not text or text[0] in "{ \n\r\t":
             return None
-        ident, name = delta.get("id"), function.get("name")
+        ident = delta.get("id")
+        name = function.get("name")
         if (ident and ident != call.ident) or (name and name != call.name):
             return None
         if call.is_custom or call.tail_of is not None or (name and call.arguments.is_complete):
@@ -117,9 +122,13 @@ class StreamedCalls:
         """Return one that grows by itself from here on."""
         out = StreamedCalls()
         for call in self.calls:
-            tail_of = None if call.tail_of is None else out.calls[call.tail_of.place]
+            tail_of = None
+            if call.tail_of is not None:
+                tail_of = out.calls[call.tail_of.place]
             twin = StreamedCall(call.place, call.index, tail_of)
-            twin.ident, twin.name, twin.is_custom = call.ident, call.name, call.is_custom
+            twin.ident = call.ident
+            twin.name = call.name
+            twin.is_custom = call.is_custom
             twin.arguments = call.arguments.copy()
             out.calls.append(twin)
         out._newest_calls = {index: out.calls[c.place] for index, c in self._newest_calls.items()}
@@ -129,17 +138,17 @@ class StreamedCalls:
     def _newest_of(self, index: int | None) -> StreamedCall | None:
         if index is not None:
             return self._newest_calls.get(index)
-        return self.calls[-1] if self.calls else None
+        if self.calls:
+            return self.calls[-1]
+        return None
 
     def _find_named(
         self, newest_call: StreamedCall | None, call_piece: CallPiece
     ) -> StreamedCall | None:
         """Return the call that a delta with a name goes on with; None where it begins another."""
-        return (
-            newest_call
-            if newest_call is not None and self._takes_name(newest_call, call_piece)
-            else None
-        )
+        if newest_call is not None and self._takes_name(newest_call, call_piece):
+            return newest_call
+        return None
 
     @staticmethod
     def _takes_name(call: StreamedCall, call_piece: CallPiece) -> bool:
@@ -164,9 +173,9 @@ class StreamedCalls:
             same_index = call_piece.index is None or call_piece.index == addressed.index
             if same_index and addressed is not newest_call and not addressed.arguments.is_complete:
                 return addressed
-        return (
-            None if newest_call is None or _may_be_another(newest_call, call_piece) else newest_call
-        )
+        if newest_call is None or _may_be_another(newest_call, call_piece):
+            return None
+        return newest_call
 
     def _begin(self, call_piece: CallPiece, newest_call: StreamedCall | None) -> StreamedCall:
         index = call_piece.index
@@ -189,10 +198,13 @@ def _may_be_another(newest_call: StreamedCall, call_piece: CallPiece) -> bool:
 
 def read_piece(delta: Json) -> CallPiece:
     """Read what a delta tells of a call."""
-    index, ident = delta.get("index"), delta.get("id")
-    function, is_custom = delta.get("function"), False
+    index = delta.get("index")
+    ident = delta.get("id")
+    function = delta.get("function")
+    is_custom = False
     if not isinstance(function, dict) and isinstance(delta.get("custom"), dict):
-        function, is_custom = delta["custom"], True
+        function = delta["custom"]
+        is_custom = True
     if not isinstance(function, dict):
         function = {}
     name = function.get("name")
@@ -211,23 +223,31 @@ def read_index(value: Any) -> int | None:
         return int(value)
     if type(value) is str and len(value) <= INDEX_DIGITS and value.isdecimal():
         return int(value)
-    return value if type(value) is int else None
+    if type(value) is int:
+        return value
+    return None
 
 
 def read_ident(value: Any) -> str:
     """Return an id as text: some servers send numbers; a blank one is none."""
     if type(value) is int:
         return str(value)
-    return value if isinstance(value, str) and value.strip() else ""
+    if isinstance(value, str) and value.strip():
+        return value
+    return ""
 
 
 def _read_text(arguments: Any) -> str | None:
     """Return a piece of arguments as text: some servers send them as an object."""
     if isinstance(arguments, dict):
         return encode_json(arguments).decode()
-    return arguments if isinstance(arguments, str) else None
+    if isinstance(arguments, str):
+        return arguments
+    return None
 
 
 def grown_name(have: str, fragment: str) -> str:
     """Return a name that came in fragments, or whole on every delta."""
-    return fragment if fragment.startswith(have) else have + fragment
+    if fragment.startswith(have):
+        return fragment
+    return have + fragment

@@ -7,7 +7,8 @@ own request lacks one of it.
 
 from __future__ import annotations
 
-NEAR_CHARACTERS, FORM_CHARACTERS = 160, 300  # from the beginning, in which all of it stands
+# From the beginning, in which all of it stands.
+NEAR_CHARACTERS, FORM_CHARACTERS = 160, 300
 
 # By language: what they tell to do, what to make, of what, and of what size or form.
 _MAKE = {

@@ -13,8 +13,10 @@ import msgspec
 from gateway.wire.chat import decode, encode
 from memory.cache import Cache
 
-MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
-MODELS_BYTES, MODEL_BYTES = 1 << 17, 150  # clients choose the names of models
+MAX_TOKENS = "max_tokens"
+MAX_COMPLETION_TOKENS = "max_completion_tokens"
+# Clients choose the names of models.
+MODELS_BYTES, MODEL_BYTES = 1 << 17, 150
 # Of refusals that are about a member, and of those that are about its value.
 UNKNOWN = re.compile(
     r"(?i)unsupported|not (?:supported|permitted|allowed|recogni[sz]ed|accepted|expected)"
@@ -49,7 +51,9 @@ class TokenLimits:
 def usual_member(model: str, usual_limit: str = MAX_TOKENS) -> str:
     """Return the member that a model's server most likely takes. usual_limit: of one not known."""
     is_newer = _newer.match(model.rsplit("/", 1)[-1].lower()) is not None
-    return MAX_COMPLETION_TOKENS if is_newer else usual_limit
+    if is_newer:
+        return MAX_COMPLETION_TOKENS
+    return usual_limit
 
 
 def rename_limit(body: bytes, member: str) -> bytes:
@@ -88,4 +92,6 @@ def _is_about(member: str, text: str, refusal: bytes) -> bool:
 
 
 def _other(member: str) -> str:
-    return MAX_TOKENS if member == MAX_COMPLETION_TOKENS else MAX_COMPLETION_TOKENS
+    if member == MAX_COMPLETION_TOKENS:
+        return MAX_TOKENS
+    return MAX_COMPLETION_TOKENS

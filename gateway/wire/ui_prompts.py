@@ -74,7 +74,8 @@ SHIPPED = (
     r")?(?:\d+|five|a few|three|four|ten) words",
     *TITLE_PROMPTS,
 )
-MAX_INSPECTED_CHARACTERS = 4000  # characters
+# Characters.
+MAX_INSPECTED_CHARACTERS = 4000
 
 
 class UiPromptDetector:
@@ -89,21 +90,23 @@ class UiPromptDetector:
 
     def matches(self, messages: Messages) -> bool:
         """Tell whether this request is a UI's own, not its user's."""
-        before, after = messages.before, messages.after
-        is_last_message = (
-            before.asides[0]
-            if after.user < before.count and before.asides
-            else after.user >= 0 and self._one(messages[after.user])
-        )
-        system = (
-            before.asides[1]
-            if before.system and before.asides
-            else bool(after.system) and self._one(next(filter(is_system, messages)))
-        )
+        before = messages.before
+        after = messages.after
+        if after.user < before.count and before.asides:
+            is_last_message = before.asides[0]
+        else:
+            is_last_message = after.user >= 0 and self._one(messages[after.user])
+        if before.system and before.asides:
+            system = before.asides[1]
+        else:
+            system = bool(after.system) and self._one(next(filter(is_system, messages)))
         after.asides = is_last_message, system
         return is_last_message or system
 
     def _one(self, message: Json) -> bool:
         content = message.get("content")
-        text = content if type(content) is str else text_of(message)
+        if type(content) is str:
+            text = content
+        else:
+            text = text_of(message)
         return self._pattern.match(text[:MAX_INSPECTED_CHARACTERS].lstrip()) is not None

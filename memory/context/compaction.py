@@ -49,8 +49,10 @@ from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import Json, is_system
 from memory.core.tool_definitions import SEARCHING, WRITING
 
-COMPACTION = "compaction"  # the reason for a new epoch
-OVER = 1.05  # of its budget: the assumed size of a request that overflowed
+# The reason for a new epoch.
+COMPACTION = "compaction"
+# Of its budget: the assumed size of a request that overflowed.
+OVER = 1.05
 OURS_BYTES = len(msgspec.json.encode([*WRITING, *SEARCHING]))
 
 
@@ -58,7 +60,9 @@ def ensure_counted(
     turn: RequestHistory, fitted: FittedContext, context: ContextBudget
 ) -> FittedContext:
     """Return the request with its tokens counted."""
-    return fitted if fitted.tokens else _whole(turn, fitted.plan, context)
+    if fitted.tokens:
+        return fitted
+    return _whole(turn, fitted.plan, context)
 
 
 def recount_after_refusal(
@@ -124,7 +128,9 @@ def apply_cut(
 
     Stubs replace large tool results.
     """
-    counter, turn, staying = context.counter, tail.turn, tail.kept_indexes(cut_index)
+    counter = context.counter
+    turn = tail.turn
+    staying = tail.kept_indexes(cut_index)
     stubbed = (i + tail.start for i in elidable(tail.messages, tail.sizes, elide + 1 - tail.start))
     swap = {i: stub(turn.messages[i], tail.size(i)) for i in stubbed if i > cut_index}
     sent_indexes = [
@@ -217,7 +223,8 @@ async def compact(
 ) -> FittedContext:
     """Cut a counted request to about `goal` tokens."""
     fitted = await _compact(turn, now, context, _Goals(goal, goal, 0))
-    fitted.evicted = sorted({*now.evicted, *fitted.evicted})  # including what this turn cut before
+    # Including what this turn cut before.
+    fitted.evicted = sorted({*now.evicted, *fitted.evicted})
     return fitted
 
 
@@ -276,7 +283,8 @@ async def plan_summary(
     """
     if fitted.coming or context.budget is None or _surely_below_soft(fitted, context, answers):
         return None
-    uncounted, fitted = fitted, ensure_counted(turn, fitted, context)
+    uncounted = fitted
+    fitted = ensure_counted(turn, fitted, context)
     if fitted.tokens + sum(context.counter.message(a) for a in answers) <= SOFT * context.budget:
         return None
     if context.coming is not None and await context.coming():
@@ -351,16 +359,18 @@ class _Compactor:
         fitted: FittedContext,
         summaries: Sequence[Kept],
     ) -> None:
-        self.tail, self.room, self.cut = tail, context, fitted.cut
-        self._tools = fitted.plan.epoch.tools  # what is offered stays for this request
+        self.tail = tail
+        self.room = context
+        self.cut = fitted.cut
+        # What is offered stays for this request.
+        self._tools = fitted.plan.epoch.tools
         self.stored = sorted((tail.links[link], text) for link, text in summaries)
         message_groups = groups(tail.messages)
         newest_start = message_groups[-1].start if message_groups else 0
-        self._elided = (
-            newest_start - 1 + tail.start
-            if elidable(tail.messages, tail.sizes, newest_start)
-            else -1
-        )
+        if elidable(tail.messages, tail.sizes, newest_start):
+            self._elided = newest_start - 1 + tail.start
+        else:
+            self._elided = -1
         self.elide = tail.turn.chain.link(self._elided) if self._elided >= 0 else None
 
     def fresh(self, summary: str, cut_index: int, reason: str) -> FittedContext:
@@ -384,10 +394,8 @@ class _Compactor:
             self.tail, PlacementPlan(epoch, COMPACTION), context, cut_index, self._elided
         )
         # Search finds the full text of a stub.
-        fitted.how, fitted.evicted = (
-            reason,
-            list(fitted.swap),
-        )
+        fitted.evicted = list(fitted.swap)
+        fitted.how = reason
         return fitted
 
     def link(self, index: int) -> bytes:
@@ -440,7 +448,8 @@ class _Compactor:
         coming: the summary is being made elsewhere, so this one is a fallback for this request
         only.
         """
-        messages, context = self.tail.turn.messages, self.room
+        messages = self.tail.turn.messages
+        context = self.room
         allowance = self.allowance(goal)
         end_index, cut_summary = self.until(goal - allowance), dict(self.stored).get(self.cut, "")
         # Otherwise the cut's summary is not stored, and is made again.
@@ -478,7 +487,8 @@ class _Compactor:
         stubbed = set(elidable(messages, tail.sizes, self._elided + 1 - start))
         lean = [min(size, STUB) if i in stubbed else size for i, size in enumerate(tail.sizes)]
         newest_user = tail.turn.messages.after.user - start
-        bare = self.fresh("", len(tail.turn.messages) - 1, "")  # what always stays
+        # What always stays.
+        bare = self.fresh("", len(tail.turn.messages) - 1, "")
         free_tokens = max(0, goal - (bare.tokens - (lean[newest_user] if newest_user >= 0 else 0)))
         end_index = eviction_index(messages, lean, free_tokens, begin)
         remaining = range(end_index, len(lean))

@@ -33,7 +33,8 @@ from memory.core.blocks import (
 from memory.ids import new_id
 
 Overlay = dict[str, str | None]
-OTHER_TOOLS = "tools changed"  # why an epoch ended whose tools may not be shown any more
+# Why an epoch ended whose tools may not be shown any more.
+OTHER_TOOLS = "tools changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,12 @@ class Epoch:
 class EpochPolicy:
     """When epochs end.
 
-    idle: seconds after which a provider's cache is assumed cold. note_chars: most characters of the
+    idle_seconds: after which a provider's cache is assumed cold. note_chars: most characters of the
     notes of one epoch. live: a new epoch for every request. instruction: what the core text begins
     with.
     """
 
-    idle: float = 300
+    idle_seconds: float = 300
     note_chars: int = 6000
     live: bool = False
     instruction: str = INSTRUCTION
@@ -76,7 +77,8 @@ class PlacementPlan(msgspec.Struct):
     """
 
     epoch: Epoch
-    reason: str  # why a new epoch began; empty if it continues
+    # Why a new epoch began; empty if it continues.
+    reason: str
     notes: dict[int, str] = msgspec.field(default_factory=dict)
     splices: dict[int, list[Json]] = msgspec.field(default_factory=dict)
     # Message index of the epoch's nodes with a note or a hidden exchange, by id, oldest first.
@@ -169,7 +171,7 @@ def plan(
 
 def _continue_epoch(  # noqa: C901, PLR0912 - a table of reasons, one after the other
     turn: RequestHistory,
-    previous: PreviousTurn,
+    previous_turn: PreviousTurn,
     memory: CurrentMemory,
     rules: EpochPolicy,
 ) -> PlacementPlan | str:
@@ -177,7 +179,7 @@ def _continue_epoch(  # noqa: C901, PLR0912 - a table of reasons, one after the 
 
     Otherwise the reason why it cannot continue.
     """
-    node, epoch = previous.node, previous.epoch
+    node, epoch = previous_turn.node, previous_turn.epoch
     if rules.live:
         return "live placement"
     if node is None or epoch is None:
@@ -190,13 +192,13 @@ def _continue_epoch(  # noqa: C901, PLR0912 - a table of reasons, one after the 
         return "edited outside the conversation"
     if epoch.tools and not memory.keeps_tools:
         return OTHER_TOOLS
-    if memory.at - node.at > rules.idle:
+    if memory.at - node.at > rules.idle_seconds:
         return "idle"
-    if previous.places is None and _is_cut_elsewhere(turn, previous, epoch.cut, memory):
+    if previous_turn.places is None and _is_cut_elsewhere(turn, previous_turn, epoch.cut, memory):
         return "history trimmed"
     placement = PlacementPlan(epoch, "")
-    for carrier in previous.carriers:
-        place = _place_of(turn, previous, node, carrier)
+    for carrier in previous_turn.carriers:
+        place = _place_of(turn, previous_turn, node, carrier)
         if place is None:
             return "a note's carrier is gone"
         if carrier.note:
@@ -204,7 +206,7 @@ def _continue_epoch(  # noqa: C901, PLR0912 - a table of reasons, one after the 
         if carrier.hidden:
             placement.splices[place] = carrier.hidden
         placement.places[carrier.id] = place
-    if len(placement.notes) != sum(1 for c in previous.carriers if c.note):
+    if len(placement.notes) != sum(1 for c in previous_turn.carriers if c.note):
         return "a note's carrier is gone"
     return placement
 
@@ -251,7 +253,9 @@ def _place_of(
     None if it is gone, or if its note would not follow a user message.
     """
     if previous_turn.places is not None:
-        return previous_turn.at if carrier.id == node.id else previous_turn.places[carrier.id]
+        if carrier.id == node.id:
+            return previous_turn.at
+        return previous_turn.places[carrier.id]
     place = (
         previous_turn.at
         if carrier.id == node.id
@@ -259,7 +263,9 @@ def _place_of(
     )
     if place is None or not carrier.note:
         return place
-    return place if end_of_words(turn, place) >= 0 else None
+    if end_of_words(turn, place) >= 0:
+        return place
+    return None
 
 
 def _add_note(
@@ -273,11 +279,15 @@ def _add_note(
 
     Returns a reason instead if the notes exceed their limit.
     """
-    placement.told = dict(node.told) if node else {}
+    if node:
+        placement.told = dict(node.told)
+    else:
+        placement.told = {}
     now = block_values(memory_state.blocks)
     frozen_values = apply_overrides(placement.epoch.blocks, placement.told)
     if not now.keys() <= {*placement.epoch.blocks, *placement.told}:
-        return "a block was added"  # a note cannot give its description
+        # A note cannot give its description.
+        return "a block was added"
     user_index = end_of_words(turn, len(turn.messages))
     if frozen_values == now or user_index < 0:
         return placement
@@ -302,7 +312,9 @@ def end_of_words(turn: RequestHistory, end: int) -> int:
     for index in range(end - 1, -1, -1):
         role = turn.messages[index].get("role")
         if role not in SYSTEM:
-            return index if role == "user" else -1
+            if role == "user":
+                return index
+            return -1
     return -1
 
 

@@ -20,8 +20,10 @@ from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import EMPTY, Json, is_system
 from memory.core.blocks import INSTRUCTION, CoreBlock
 
-Kept = tuple[bytes, str]  # chain link of the last message a summary covers, and its text
-Summary = tuple[int, str]  # index of that message, and the text
+# Chain link of the last message a summary covers, and its text.
+Kept = tuple[bytes, str]
+# Index of that message, and the text.
+Summary = tuple[int, str]
 # Of the budget: the bytes that an answer may add before what is sure is looked at anew.
 ANSWER = 0.1
 
@@ -29,17 +31,19 @@ ANSWER = 0.1
 class TokenBound(msgspec.Struct):
     """The tokens that a request has at most.
 
-    size: its bytes, since no token is shorter than one. likely: what samples of it say, None if
-    none were taken.
+    size: its bytes, since no token is shorter than one. likely_tokens: what samples of it say, None
+    if none were taken.
     """
 
     size: int
-    likely: int | None = None
+    likely_tokens: int | None = None
 
     @property
     def tokens(self) -> int:
         """The smaller of the two."""
-        return self.size if self.likely is None else min(self.size, self.likely)
+        if self.likely_tokens is None:
+            return self.size
+        return min(self.size, self.likely_tokens)
 
 
 class ContextBudget(msgspec.Struct):
@@ -170,7 +174,8 @@ class UncompactedMessages:
     def __init__(
         self, turn: RequestHistory, counter: TokenCounter, cut_index: int, link: bytes | None = None
     ) -> None:
-        self.turn, self.start = turn, cut_index + 1
+        self.turn = turn
+        self.start = cut_index + 1
         if link is not None:
             turn.reach(self.start, link)
         self.messages: Sequence[Json] = turn.messages[self.start :]
@@ -183,7 +188,8 @@ class UncompactedMessages:
         indexed_links = [(turn.chain.link(i), i) for i in range(self.start, len(turn.messages))]
         if cut_index >= 0 or turn.messages.after.behind:
             indexed_links.insert(0, (turn.chain.before(self.start), cut_index))
-        self.links = dict(reversed(indexed_links))  # system messages do not change a link
+        # System messages do not change a link.
+        self.links = dict(reversed(indexed_links))
 
     def kept_indexes(self, cut_index: int) -> list[int]:
         """Return the indexes up to `cut_index` that are sent nevertheless."""

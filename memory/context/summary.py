@@ -28,11 +28,16 @@ PROMPT = (
     "nothing but the summary."
 )
 HINT = "(Details: conversation_search.)"
-PER_MESSAGE, MIN_MESSAGE_CHARACTERS = 2000, 60  # characters of a message in the prompt
-UNKNOWN = 16_000  # tokens, assumed for an unknown window
-OVERHEAD = 250  # tokens of the prompt's own text
-STEPS, HALVED = 6, 4  # pieces of one summary, and how often one is halved
-Piece = list[str]  # one element for each message
+# Characters of a message in the prompt.
+PER_MESSAGE, MIN_MESSAGE_CHARACTERS = 2000, 60
+# Tokens, assumed for an unknown window.
+UNKNOWN = 16_000
+# Tokens of the prompt's own text.
+OVERHEAD = 250
+# Pieces of one summary, and how often one is halved.
+STEPS, HALVED = 6, 4
+# One element for each message.
+Piece = list[str]
 
 
 class Complete(Protocol):
@@ -95,7 +100,8 @@ def pieces(messages: Sequence[Json], room: int) -> list[Piece]:
 
     The more messages, the shorter each one; of very many, some are left out.
     """
-    total_characters = room * STEPS * 2  # characters; nearly all texts have two or more per token
+    # Characters; nearly all texts have two or more per token.
+    total_characters = room * STEPS * 2
     message_characters = max(
         8,
         min(
@@ -116,7 +122,9 @@ def pieces(messages: Sequence[Json], room: int) -> list[Piece]:
             free_tokens = room
         summary_pieces[-1].append(line)
         free_tokens -= size
-    return summary_pieces if summary_pieces[-1] else []
+    if summary_pieces[-1]:
+        return summary_pieces
+    return []
 
 
 def _element(role: str, words: str, room: int) -> tuple[str, int]:
@@ -137,11 +145,9 @@ def summary_prompt(
     """
     if (size := estimate(earlier_summary)) > 3 * tokens // 2:
         earlier_summary = earlier_summary[: len(earlier_summary) * 3 * tokens // (2 * size)]
-    summary_element = (
-        f"<earlier_summary>\n{escape(earlier_summary)}\n</earlier_summary>\n"
-        if earlier_summary
-        else ""
-    )
+    summary_element = ""
+    if earlier_summary:
+        summary_element = f"<earlier_summary>\n{escape(earlier_summary)}\n</earlier_summary>\n"
     conversation = "<conversation>\n" + "\n".join(elements) + "\n</conversation>"
     return [
         {"role": "system", "content": prompt.format(words=tokens * 3 // 4)},
@@ -230,7 +236,8 @@ async def summarise(
                     summary = text
             if summary != earlier_summary:
                 return f"{summary}\n{HINT}", True
-        except Exception as e:  # any failure of a model leads to the fallback below
+        except Exception as e:
+            # Any failure of a model leads to the fallback below.
             log.warning(
                 "no model made a summary (%s): using the old one, with the beginnings of "
                 "the messages left out",
@@ -246,7 +253,8 @@ def fallback(earlier_summary: str, evicted: Sequence[Json], tokens: int) -> str:
     """
     room = tokens * 3
     head = earlier_summary.removesuffix(HINT).strip()
-    last_messages = spoken_messages(evicted[-tokens:])  # a line has at least one token
+    # A line has at least one token.
+    last_messages = spoken_messages(evicted[-tokens:])
     lines = [
         line[:160]
         for role, words in last_messages

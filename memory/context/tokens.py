@@ -36,9 +36,13 @@ def _only(characters: Mapping[str, str]) -> bytes:
 
 # Runs of each class are found by `split`, on text whose other characters are blanks: matching a
 # pattern again and again took ten times as long.
-_letters, _digits, _blanks = string.ascii_letters, string.digits, "\t\n\v\f\r \x1c\x1d\x1e\x1f"
-ASCII, BEYOND_ASCII = bytes(range(128)), bytes(range(128, 256))
-ONLY_WORDS, ONLY_NUMBERS = _only({c: c for c in _letters}), _only({c: c for c in _digits})
+_letters = string.ascii_letters
+_digits = string.digits
+_blanks = "\t\n\v\f\r \x1c\x1d\x1e\x1f"
+ASCII = bytes(range(128))
+BEYOND_ASCII = bytes(range(128, 256))
+ONLY_WORDS = _only({c: c for c in _letters})
+ONLY_NUMBERS = _only({c: c for c in _digits})
 NO_DIGITS = bytes(i for i in range(256) if chr(i) not in _digits)
 ONLY_MARKS = _only({c: c for c in map(chr, range(128)) if c not in _letters + _digits + _blanks})
 ONLY_BLANKS = _only({c: "n" if c == "\n" else "s" for c in _blanks})
@@ -84,52 +88,66 @@ COMMON_IDEOGRAPHS = frozenset(
     "该详语误说请读调象责败账货购费资起超路身车转软载辑输达过运近还这进连述退送选通速造連道邮部都"
     "配释里重量金钟钮链销错键长開間関门闭问间队阳陆限院除雅集雷需非面音页项预频题额首验高黑"
 )
-IDEOGRAPHS, RARE_IDEOGRAPH = range(0x4E00, 0xA000), 1.9
+IDEOGRAPHS = range(0x4E00, 0xA000)
+RARE_IDEOGRAPH = 1.9
 # Text with few of these is not English, whose words are mostly one token.
 ENGLISH = frozenset(b"the and to of a in is that it you for I on with was".split())
-ENGLISH_SHARE, OTHER_SHARE = 0.12, 0.04  # of the words: of English prose, and of other languages
-PROSE_MARKS, CODE_MARKS = 0.3, 0.5  # runs of marks for each word
-BREAK = 0.9  # tokens of a run of blanks that is more than a space
-LETTERS, PER_LETTER = 4, 0.17  # a word of another language has more tokens for each letter above
+# Of the words: of English prose, and of other languages.
+ENGLISH_SHARE, OTHER_SHARE = 0.12, 0.04
+# Runs of marks for each word.
+PROSE_MARKS, CODE_MARKS = 0.3, 0.5
+# Tokens of a run of blanks that is more than a space.
+BREAK = 0.9
+# A word of another language has more tokens for each letter above.
+LETTERS, PER_LETTER = 4, 0.17
 STARTS = [start for start, _ in SCRIPTS]
-UNBROKEN = 24  # characters; longer ones are no words but keys, digests, base64
+# Characters; longer ones are no words but keys, digests, base64.
+UNBROKEN = 24
 CHAINS = re.compile(rb"[A-Za-z0-9+/=_-]{24,}")
 KINDS = re.compile(rb"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
-DENSE, MIXED = 0.64, 1.9  # tokens per character of such data, and characters per run of one kind
+# Tokens per character of such data, and characters per run of one kind.
+DENSE, MIXED = 0.64, 1.9
 # Cache of each tokenizer: some 8,000 messages and core texts.
-COUNTS_BYTES, COUNTS_EACH = (
-    1 << 20,
-    130,
-)
-FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160  # cache of the models' factors, of each tokenizer
-MIN_FACTOR, MAX_FACTOR = 0.2, 5.0  # plausible corrections of an estimate
-TELLING = 50  # tokens; smaller prompts correct nothing
-PARTS = 100  # of a message; more are counted together
+COUNTS_BYTES = 1 << 20
+COUNTS_EACH = 130
+# Cache of the models' factors, of each tokenizer.
+FACTORS_BYTES, FACTORS_EACH = 1 << 18, 160
+# Plausible corrections of an estimate.
+MIN_FACTOR, MAX_FACTOR = 0.2, 5.0
+# Tokens; smaller prompts correct nothing.
+TELLING = 50
+# Of a message; more are counted together.
+PARTS = 100
 # Of a body that is only sampled: pieces, bytes of each, and what its tokens are multiplied by.
-SAMPLES, SAMPLE_BYTES, SAMPLE_MARGIN = 16, 256, 1.25
+SAMPLES = 16
+SAMPLE_BYTES = 256
+SAMPLE_MARGIN = 1.25
 # A longer text is counted by this number of samples.
-LONG_TEXT_CHARACTERS, SLICES = (
-    100_000,
-    25,
-)
+LONG_TEXT_CHARACTERS = 100_000
+SLICES = 25
 
 
 @lru_cache(4096)
 def _weight(char: str) -> float:
     """Return the tokens of a character beyond ASCII."""
     if ord(char) in IDEOGRAPHS:
-        return 1.0 if char in COMMON_IDEOGRAPHS else RARE_IDEOGRAPH
+        if char in COMMON_IDEOGRAPHS:
+            return 1.0
+        return RARE_IDEOGRAPH
     return SCRIPTS[bisect(STARTS, ord(char)) - 1][1]
 
 
 def estimate_at_once(text: str) -> int:
     """Estimate the tokens of a text of any length in a few milliseconds: a long one by samples."""
-    return _by_samples(text, estimate) if len(text) > LONG_TEXT_CHARACTERS else estimate(text)
+    if len(text) > LONG_TEXT_CHARACTERS:
+        return _by_samples(text, estimate)
+    return estimate(text)
 
 
 def _by_samples(text: str, count: Callable[[str], int]) -> int:
     """Return the tokens of a long text as some samples of it suggest."""
-    stride, size = len(text) // SLICES, LONG_TEXT_CHARACTERS // SLICES
+    stride = len(text) // SLICES
+    size = LONG_TEXT_CHARACTERS // SLICES
     samples = [text[offset : offset + size] for offset in range(0, stride * SLICES, stride)]
     return int(MARGIN * len(text) / LONG_TEXT_CHARACTERS * sum(map(count, samples)))
 
@@ -137,7 +155,8 @@ def _by_samples(text: str, count: Callable[[str], int]) -> int:
 def estimate(text: str) -> int:
     """Estimate the tokens of a text by classes of characters, margin included."""
     if text.isascii():
-        utf8_bytes, total = text.encode(), 0.0
+        utf8_bytes = text.encode()
+        total = 0.0
     else:
         utf8 = text.encode("utf-8", "surrogatepass")
         utf8_bytes = utf8.translate(None, BEYOND_ASCII)
@@ -147,14 +166,10 @@ def estimate(text: str) -> int:
         size = len(utf8_bytes)
         utf8_bytes = CHAINS.sub(lambda match: b"" if _is_data(match[0]) else match[0], utf8_bytes)
         total += DENSE * (size - len(utf8_bytes))
-    words, numbers = (
-        utf8_bytes.translate(ONLY_WORDS).split(),
-        utf8_bytes.translate(ONLY_NUMBERS).split(),
-    )
-    mark_runs, blanks = (
-        utf8_bytes.translate(ONLY_MARKS).split(),
-        utf8_bytes.translate(ONLY_BLANKS).split(),
-    )
+    words = utf8_bytes.translate(ONLY_WORDS).split()
+    numbers = utf8_bytes.translate(ONLY_NUMBERS).split()
+    mark_runs = utf8_bytes.translate(ONLY_MARKS).split()
+    blanks = utf8_bytes.translate(ONLY_BLANKS).split()
     total += len(words) + sum([len(x) / 5 - 1 for x in words if len(x) > 7])
     total += sum([(len(x) + 2) // 3 for x in numbers]) + sum(
         [max(1.0, len(x) / 1.8) for x in mark_runs]
@@ -188,13 +203,13 @@ class PromptReport(NamedTuple):
     fewest: that the prompt has, 0 where the report raises no doubt.
     """
 
-    reported: int
+    reported_tokens: int
     fewest: int = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether it may be all of the prompt."""
-        return self.reported >= self.fewest
+        return self.reported_tokens >= self.fewest
 
 
 def fewest(text: str) -> int:
@@ -205,10 +220,8 @@ def fewest(text: str) -> int:
     """
     text = text[:LONG_TEXT_CHARACTERS]
     ascii_bytes = text.encode("ascii", "ignore")
-    words, mark_runs = (
-        ascii_bytes.translate(ONLY_WORDS).split(),
-        ascii_bytes.translate(ONLY_MARKS).split(),
-    )
+    words = ascii_bytes.translate(ONLY_WORDS).split()
+    mark_runs = ascii_bytes.translate(ONLY_MARKS).split()
     digits = len(ascii_bytes.translate(None, NO_DIGITS))
     token_estimate = (
         len(words)
@@ -227,7 +240,8 @@ class TokenCounter:
     """
 
     def __init__(self, encode: Callable[[str], Sequence[int]] | None = None) -> None:
-        self._encode, self.is_estimate = encode, encode is None
+        self._encode = encode
+        self.is_estimate = encode is None
         # By hash of a text, or of a message's digest and length.
         self.counts: Cache[int, int] = Cache(COUNTS_BYTES, COUNTS_EACH)
         self.factors: Cache[str, tuple[float, bool]] = Cache(
@@ -243,7 +257,9 @@ class TokenCounter:
 
     def fixed(self, text: str, measured_tokens: int) -> int:
         """Count a text of ours that never changes: as measured, unless there is a vocabulary."""
-        return measured_tokens if self._encode is None else self.text(text)
+        if self._encode is None:
+            return measured_tokens
+        return self.text(text)
 
     def _count(self, text: str) -> int:
         """Count a text; a long one by samples, so that it takes a few milliseconds at most."""
@@ -280,7 +296,9 @@ class TokenCounter:
 
         Cached under its digest and length, since a digest ignores white space and reasoning.
         """
-        key = hash((digest, length(message))) if digest is not None else None
+        key = None
+        if digest is not None:
+            key = hash((digest, length(message)))
         if key is not None and (cached_count := self.counts.get(key)) is not None:
             return cached_count
         content = message.get("content")
@@ -322,10 +340,13 @@ class TokenCounter:
         if part.get("type") == "image":
             return IMAGE["auto"]
         size = len(msgspec.json.encode(part))
-        return min(size // 4, 2000)  # audio and files: bytes say little about tokens
+        # Audio and files: bytes say little about tokens.
+        return min(size // 4, 2000)
 
     def tools(self, tools: Any) -> int:
-        return self.text(msgspec.json.encode(tools).decode()) if tools else 0
+        if tools:
+            return self.text(msgspec.json.encode(tools).decode())
+        return 0
 
     def scale(self, model: str, count: int) -> int:
         """Return a count corrected by what this model's upstream reported before."""
@@ -368,7 +389,10 @@ def length(message: Json) -> int:
     content = message.get("content")
     if type(content) is str and len(message) == 2:
         return len(content)
-    parts = content if isinstance(content, list) else [content]
+    if isinstance(content, list):
+        parts = content
+    else:
+        parts = [content]
     texts = [p.get("text") if isinstance(p, dict) else p for p in parts]
     calls = [
         c["function"].get("arguments")
@@ -388,7 +412,7 @@ def prompt_tokens_of(usage: Mapping[str, Any]) -> object:
         return tokens
     total: int = tokens
     for name in CACHED:
-        cached = usage.get(name)
-        if isinstance(cached, int):
-            total += cached
+        cached_tokens = usage.get(name)
+        if isinstance(cached_tokens, int):
+            total += cached_tokens
     return total

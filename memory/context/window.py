@@ -15,30 +15,38 @@ from memory.conversation.messages import Json, is_system
 from memory.core.block_space import length_of
 from memory.core.blocks import CoreBlock, elements
 
-HARD, SOFT, LOW = 0.9, 0.7, 0.5
-LARGE_RESULT_TOKENS = 300  # an old tool result with more tokens is stubbed
+HARD = 0.9
+SOFT = 0.7
+LOW = 0.5
+# An old tool result with more tokens is stubbed.
+LARGE_RESULT_TOKENS = 300
 STUB = 40
-CORE_SHARE = 0.5  # of a model's window that blocks may take
-MOST_TOKENS = 4  # of a character, in any vocabulary
-FRAME_CHARACTERS = 100  # of a block's element, beside its own texts
+# Of a model's window that blocks may take.
+CORE_SHARE = 0.5
+# Of a character, in any vocabulary.
+MOST_TOKENS = 4
+# Of a block's element, beside its own texts.
+FRAME_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class SummarizedGap:
-    """The messages left out: all up to index `last`, except those in `but`, in order."""
+    """The messages left out: all up to `last_index`, except those in `but`, in order."""
 
-    last: int = -1
+    last_index: int = -1
     but: tuple[int, ...] = ()
 
     def __len__(self) -> int:
-        return self.last + 1 - len(self.but)
+        return self.last_index + 1 - len(self.but)
 
     def __contains__(self, index: int) -> bool:
-        return index <= self.last and index not in self.but
+        return index <= self.last_index and index not in self.but
 
     def remaining_indexes(self, start: int, end: int) -> Iterator[int]:
         """Yield the indexes from `start` to `end` that are not left out."""
-        return chain((i for i in self.but if i >= start), range(max(start, self.last + 1), end))
+        return chain(
+            (i for i in self.but if i >= start), range(max(start, self.last_index + 1), end)
+        )
 
 
 NOTHING_LEFT_OUT = SummarizedGap()
@@ -57,7 +65,9 @@ def reserved_output(window: int, requested_tokens: int | None) -> int:
 
     What the client allows, otherwise the smaller of 4,096 and a quarter of the window.
     """
-    return requested_tokens if requested_tokens is not None else min(4096, window // 4)
+    if requested_tokens is not None:
+        return requested_tokens
+    return min(4096, window // 4)
 
 
 def budget(window: int, requested_tokens: int | None) -> int:
@@ -70,17 +80,17 @@ def groups(messages: Sequence[Json]) -> list[MessageGroup]:
     System messages are in no group.
     """
     message_groups: list[MessageGroup] = []
-    for i, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if is_system(message):
             continue
         if (
             message.get("role") in ("tool", "function")
             and message_groups
-            and message_groups[-1].end == i
+            and message_groups[-1].end == index
         ):
-            message_groups[-1] = MessageGroup(message_groups[-1].start, i + 1)
+            message_groups[-1] = MessageGroup(message_groups[-1].start, index + 1)
         else:
-            message_groups.append(MessageGroup(i, i + 1))
+            message_groups.append(MessageGroup(index, index + 1))
     return message_groups
 
 
@@ -167,9 +177,11 @@ def fit_blocks(
         return list(blocks), []
     room = int(CORE_SHARE * window)
     most_characters = sum(map(length_of, blocks)) + FRAME_CHARACTERS * len(blocks)
-    if MOST_TOKENS * most_characters <= room:  # the usual case, which costs no counting
+    # The usual case, which costs no counting.
+    if MOST_TOKENS * most_characters <= room:
         return list(blocks), []
-    fitting, omitted_labels = [], []
+    fitting = []
+    omitted_labels = []
     for block in sorted(blocks, key=lambda b: b.label):
         tokens = count(elements([block]))
         if tokens <= room:

@@ -14,9 +14,12 @@ import msgspec
 from memory.conversation.json_strings import mask_escapes
 from memory.conversation.steps import end_step
 
-STEP_BYTES = 1 << 16  # a millisecond, if it is nothing but short strings
-SURE_BYTES = 1 << 15  # so few are decoded at once, whatever they hold
-MOST_VALUES = 100_000  # of a text inside a text, such as the arguments of a call
+# A millisecond, if it is nothing but short strings.
+STEP_BYTES = 1 << 16
+# So few are decoded at once, whatever they hold.
+SURE_BYTES = 1 << 15
+# Of a text inside a text, such as the arguments of a call.
+MOST_VALUES = 100_000
 
 
 class TooManyValues(msgspec.DecodeError):
@@ -41,7 +44,10 @@ def decode_foreign(text: str | bytes, max_values: int = MOST_VALUES) -> Any:
     Raises TooManyValues, msgspec.DecodeError, UnicodeError, RecursionError.
     """
     if len(text) > SURE_BYTES:
-        json_bytes = text.encode() if isinstance(text, str) else text
+        if isinstance(text, str):
+            json_bytes = text.encode()
+        else:
+            json_bytes = text
         check_values(json_bytes, max_values)
     return msgspec.json.decode(text)
 
@@ -81,7 +87,8 @@ def json_steps(text: bytes) -> Iterator[JsonStep]:
             offset += len(parts[0]) + (not is_within_string)
             continue
         size = len(chunk)
-        if len(parts) % 2 == 0:  # the last part is a string without its end
+        # The last part is a string without its end.
+        if len(parts) % 2 == 0:
             is_within_string = len(parts) == 2 and not parts[0]
             if not is_within_string:
                 size -= len(parts[-1]) + 1
@@ -109,4 +116,6 @@ def without_split_escapes(chunk: bytes) -> bytes:
     An escape that its end splits is left out.
     """
     masked = mask_escapes(chunk)
-    return masked[:-1] if masked.endswith(b"\\") else masked
+    if masked.endswith(b"\\"):
+        return masked[:-1]
+    return masked

@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator
 
 from memory.conversation.steps import end_step, holds_text, search_in_steps
 
-INSPECTED_CHARACTERS = 4096  # at once, of white space that may take any room
-MAX_ATTRIBUTE_CHARACTERS, MAX_INDENT = 300, 40
-MAX_ELEMENTS = 2048  # that are left out before a text, and behind it
+# At once, of white space that may take any room.
+INSPECTED_CHARACTERS = 4096
+MAX_ATTRIBUTE_CHARACTERS = 300
+MAX_INDENT = 40
+# That are left out before a text, and behind it.
+MAX_ELEMENTS = 2048
 EDGE_CHARACTERS = 1 << 14
 # What known programs add. Elements in which users' own words stand, such as `user_query`, are not
 # here: whoever names one loses what is in it.
@@ -74,7 +77,9 @@ class Harness:
         return "\n".join(map(self._without_lines, edges))
 
     def _without_lines(self, own_text: str) -> str:
-        return "".join(self._between(own_text)) if self._has_closing(own_text) else own_text
+        if self._has_closing(own_text):
+            return "".join(self._between(own_text))
+        return own_text
 
     def _has_closing(self, text: str) -> bool:
         tag_size = len("</>") + self._longest_name
@@ -117,11 +122,16 @@ class Harness:
     def _between(self, text: str) -> Iterator[str]:
         """Yield what stands around the elements that have lines of their own."""
         yielded_end = search_start = 0
-        open_names: set[str] = set()  # which are not closed any more from here on
+        # Which are not closed any more from here on.
+        open_names: set[str] = set()
         line_size = MAX_INDENT + len("< >") + self._longest_name + MAX_ATTRIBUTE_CHARACTERS
         while line := search_in_steps(self._line, text, search_start, line_size):
-            name, search_start = line[1], line.end()
-            closing = -1 if name in open_names else text.find(f"</{name}>", search_start)
+            name = line[1]
+            search_start = line.end()
+            if name in open_names:
+                closing = -1
+            else:
+                closing = text.find(f"</{name}>", search_start)
             if closing < 0:
                 open_names.add(name)
                 continue

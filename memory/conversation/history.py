@@ -107,7 +107,9 @@ class PrefixInfo(msgspec.Struct, eq=False):
     def links_of(self, key: bytes) -> tuple[bytes, bytes] | None:
         """Return the links in the scope of this key; None if they are not remembered."""
         links_key, start, end = self.links
-        return (start, end) if links_key == key and end else None
+        if links_key == key and end:
+            return (start, end)
+        return None
 
 
 def conversation_key(message: Json) -> bytes:
@@ -118,13 +120,13 @@ def conversation_key(message: Json) -> bytes:
 class SourceText(msgspec.Struct):
     """The text that messages were parsed from.
 
-    start: of the first message. new: spans of the new messages, if known. end: of the last
+    start: of the first message. new_spans: of the new messages, if known. end: of the last
     message, 0 if unknown.
     """
 
     text: bytes
     start: int
-    new: Sequence[Span] = ()
+    new_spans: Sequence[Span] = ()
     end: int = 0
 
 
@@ -150,11 +152,11 @@ class Messages(Sequence[Json]):
     """
 
     __slots__ = (
-        "_few",
         "_from",
-        "_known",
-        "_mark",
+        "_locate",
+        "_record",
         "_spans",
+        "_stays",
         "_tail",
         "after",
         "before",
@@ -170,39 +172,37 @@ class Messages(Sequence[Json]):
         locate_range: Callable[[], TextRange] = TextRange,
         source: SourceText | None = None,
     ) -> None:
-        self.before, self.new, self._known, self.source, self.heavy = (
-            prefix,
-            new_messages,
-            locate_range,
-            source,
-            len(new_messages) > LIGHT_MESSAGES,
-        )
+        self.before = prefix
+        self.new = new_messages
+        self._locate = locate_range
+        self.source = source
+        self.heavy = len(new_messages) > LIGHT_MESSAGES
         self.after = prefix.extend(new_messages)
         # Decoded are the messages from that index on.
-        self._from, self._tail = (
-            prefix.count,
-            new_messages,
-        )
-        self._mark: CompactionMark | None = None  # where decoding started
-        self._few: dict[int, Json] = {}  # decoded messages before that
+        self._from = prefix.count
+        self._tail = new_messages
+        self._record: CompactionMark | None = None  # where decoding started
+        self._stays: dict[int, Json] = {}  # decoded messages before that
         self._spans: list[Span] = []
 
     @classmethod
     def of(cls, messages: Sequence[Json]) -> Messages:
         """Wrap messages without a known prefix."""
-        return messages if isinstance(messages, Messages) else cls(PrefixInfo(), list(messages))
+        if isinstance(messages, Messages):
+            return messages
+        return cls(PrefixInfo(), list(messages))
 
     @property
     def all(self) -> list[Json]:
         """All of them, decoded. Must not be modified."""
         if self._from:
-            undecoded = self._known()
+            undecoded = self._locate()
             messages = undecoded.decode(
-                undecoded.start, self._mark.at if self._mark is not None else undecoded.end
+                undecoded.start, self._record.at if self._record is not None else undecoded.end
             )
-            for index, message in self._few.items():
+            for index, message in self._stays.items():
                 messages[index] = message  # keep one object for each message
-            self._from, self._mark, self._tail = 0, None, [*messages, *self._tail]
+            self._from, self._record, self._tail = 0, None, [*messages, *self._tail]
         return self._tail
 
     @property
@@ -214,7 +214,8 @@ class Messages(Sequence[Json]):
         """
         if (source := self.source) is None:
             return b""
-        text, undecoded = source.text, self._known()
+        text = source.text
+        undecoded = self._locate()
         start, end = undecoded.start, undecoded.end
         if not (self.before.count and self.before.checked):
             if self.before.count:
@@ -246,7 +247,7 @@ class Messages(Sequence[Json]):
         source = self.source
         if not self._from or (source is not None and len(source.text) <= LONG_BYTES):
             return False
-        undecoded, cut_record = self._known(), self.before.mark
+        undecoded, cut_record = self._locate(), self.before.mark
         return (
             undecoded.end - (cut_record.at if cut_record is not None else undecoded.start)
             > LONG_BYTES
@@ -272,31 +273,29 @@ class Messages(Sequence[Json]):
     def enter(self) -> None:
         """Decode what follows the newest cut, and what is kept before it."""
         cut_record = self.before.mark
-        if cut_record is None or self._mark is not None or not self._from:
+        if cut_record is None or self._record is not None or not self._from:
             return
-        undecoded = self._known()
-        self._few = {i: decode(undecoded.text[a:b]) for i, (a, b) in cut_record.stays.items()}
-        self._from, self._mark, self._tail = (
-            cut_record.index,
-            cut_record,
-            [*undecoded.decode(cut_record.at, undecoded.end), *self.new],
-        )
+        undecoded = self._locate()
+        self._stays = {i: decode(undecoded.text[a:b]) for i, (a, b) in cut_record.stays.items()}
+        self._tail = [*undecoded.decode(cut_record.at, undecoded.end), *self.new]
+        self._record = cut_record
+        self._from = cut_record.index
 
     def first(self, count: int) -> list[int]:
         """Return the indexes below `count` of the messages to inspect.
 
         Of those before the cut, these are the few that are kept.
         """
-        if self._mark is None:
+        if self._record is None:
             return list(range(count))
-        return [*self._few, *range(self._from, count)]
+        return [*self._stays, *range(self._from, count)]
 
     def mark(self, key: bytes, index: int, link: bytes, stays: Sequence[int]) -> None:
         """Let following turns start decoding at message `index`; see `CompactionMark`."""
         if len(stays) > STAYING:
             return  # all are sent each time, so nothing would be saved
         start, spans = self._locate_decoded()
-        previous_spans = self._mark.stays if self._mark is not None else {}
+        previous_spans = self._record.stays if self._record is not None else {}
         spans_before = {i: spans[i - start] if i >= start else previous_spans[i] for i in stays}
         self.after.mark = CompactionMark(key, index, link, spans[index - start][0], spans_before)
 
@@ -305,41 +304,40 @@ class Messages(Sequence[Json]):
 
         The spans are in the text in which the next turn finds them.
         """
-        start = self._mark.index if self._mark is not None else 0
+        start = self._record.index if self._record is not None else 0
         if len(self._spans) != len(self) - start:
             if self.source is not None:
                 text, source_start, end = self.source.text, self.source.start, self.source.end
             else:  # as `ServerHistory` stores them
-                undecoded = self._known()
-                text, source_start, end = (
-                    b",".join(
-                        filter(None, (undecoded.text[: undecoded.end], encode(self.new)[1:-1]))
-                    ),
-                    undecoded.start,
-                    0,
+                undecoded = self._locate()
+                text = b",".join(
+                    filter(None, (undecoded.text[: undecoded.end], encode(self.new)[1:-1]))
                 )
+                source_start = undecoded.start
+                end = 0
             self._spans = array_elements(
-                text, self._mark.at if self._mark is not None else source_start, end
+                text, self._record.at if self._record is not None else source_start, end
             )
         return start, self._spans
 
     @property
     def text(self) -> bytes:
         """The text they can be forwarded from; empty for none."""
-        return self.source.text if self.source is not None else b""
+        if self.source is not None:
+            return self.source.text
+        return b""
 
     def spans(self) -> dict[int, Span]:
         """Return the spans of the decoded messages in their source, by `id`."""
         if (source := self.source) is None:
             return {}
-        if source.new and self._tail is self.new:
-            return dict(zip(map(id, self.new), source.new, strict=True))
-        spans_by_id = (
-            {id(m): self._mark.stays[i] for i, m in self._few.items()}
-            if self._mark is not None
-            else {}
-        )
-        decoded_messages = self._tail if self._mark is not None else self.all
+        if source.new_spans and self._tail is self.new:
+            return dict(zip(map(id, self.new), source.new_spans, strict=True))
+        if self._record is not None:
+            spans_by_id = {id(m): self._record.stays[i] for i, m in self._stays.items()}
+        else:
+            spans_by_id = {}
+        decoded_messages = self._tail if self._record is not None else self.all
         return spans_by_id | dict(
             zip(map(id, decoded_messages), self._locate_decoded()[1], strict=True)
         )
@@ -354,19 +352,19 @@ class Messages(Sequence[Json]):
     def __getitem__(self, index: slice) -> list[Json]: ...
 
     def __getitem__(self, index: int | slice) -> Json | list[Json]:
-        first_decoded = self._from
+        tail_start = self._from
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
-            return (
-                self._tail[start - first_decoded : stop - first_decoded]
-                if step == 1 and start >= first_decoded and stop >= first_decoded
-                else self.all[index]
-            )
+            if step == 1 and start >= tail_start and stop >= tail_start:
+                return self._tail[start - tail_start : stop - tail_start]
+            return self.all[index]
         place = index + len(self) if index < 0 else index
-        if place >= first_decoded:
-            return self._tail[place - first_decoded]
-        early_message = self._few.get(place)
-        return early_message if early_message is not None else self.all[index]
+        if place >= tail_start:
+            return self._tail[place - tail_start]
+        early_message = self._stays.get(place)
+        if early_message is not None:
+            return early_message
+        return self.all[index]
 
     def __iter__(self) -> Iterator[Json]:
         return iter(self.all)
@@ -377,8 +375,8 @@ class Messages(Sequence[Json]):
         if count:
             yield from reversed(self.all[:count])
 
-    def __eq__(self, other: object) -> bool:
-        return self.all == list(other) if isinstance(other, Sequence) else NotImplemented
+    def __eq__(self, messages: object) -> bool:
+        return self.all == list(messages) if isinstance(messages, Sequence) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -392,14 +390,14 @@ def count_leading_system(messages: Sequence[Json]) -> int:
 class ServerHistory:
     """A stored conversation, whose client only sends its newest messages.
 
-    of: what is known of the last request, including the history. said: its messages, as pieces of
-    JSON. answer: the answer. asked: the client's last message, normalised.
+    of: what is known of the last request, including the history. message_parts: its messages, as
+    JSON in pieces. answer: the answer. last_message: the client's last one, normalised.
     """
 
     of: PrefixInfo
-    said: tuple[bytes, ...]
+    message_parts: tuple[bytes, ...]
     answer: Json
-    asked: bytes
+    last_message: bytes
 
     def continue_with(self, request_messages: Messages, may_repeat: bool = True) -> Messages | None:
         """Return the conversation followed by these messages.
@@ -413,13 +411,13 @@ class ServerHistory:
             PrefixInfo().extend(request_messages[:lead]).system != self.of.system
             or not new_messages
             or any(is_system(m) or m.get("role") == "tool" for m in new_messages)
-            or (may_repeat and canonical(new_messages[-1]) == self.asked)
+            or (may_repeat and canonical(new_messages[-1]) == self.last_message)
         ):
             return None
         return Messages(self.of, [self.answer, *new_messages], self._text)
 
     def _text(self) -> TextRange:
-        text = b",".join(self.said)
+        text = b",".join(self.message_parts)
         return TextRange(text, 0, len(text))
 
 
@@ -431,7 +429,7 @@ def build_server_history(
         return None
     goes_on = history is not None and history.of is messages.before
     encoded_parts = (
-        *(history.said if history is not None and goes_on else ()),
+        *(history.message_parts if history is not None and goes_on else ()),
         encode(messages.new if goes_on else messages.all)[1:-1],
     )
     return ServerHistory(

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from memory.conversation.steps import end_step
 
-SCAN_WINDOW_BYTES = 1 << 17  # scanned in one step, of 3 ms at most
-SEARCH_STEP_BYTES = 1 << 22  # counted or searched in one step
+# Scanned in one step, of 3 ms at most.
+SCAN_WINDOW_BYTES = 1 << 17
+# Counted or searched in one step.
+SEARCH_STEP_BYTES = 1 << 22
 
 
 def count_in_steps(text: bytes, byte: bytes) -> int:

@@ -14,9 +14,11 @@ import msgspec
 
 from memory.conversation.steps import end_step
 
-LONG_CHARACTERS = 1 << 20  # of a string that is encoded in slices
+# Of a string that is encoded in slices.
+LONG_CHARACTERS = 1 << 20
 SLICE_CHARACTERS = 1 << 19
-DEPTH = 8  # of lists and objects in which such a string is looked for
+# Of lists and objects in which such a string is looked for.
+DEPTH = 8
 _encode = msgspec.json.Encoder().encode
 # What stands for a long string, unlike anything that a client says.
 _PLACE = f"mnemogate-long-{secrets.token_hex(16)}"
@@ -51,13 +53,13 @@ def split_long(value: Any) -> list[bytes | TextSlice]:
     """Return a value as JSON in parts, with the slices of its very long strings not encoded."""
     long_strings: list[str] = []
     parts: list[bytes | TextSlice] = []
-    encoded = _encode(_without_long(value, DEPTH, _get_place, long_strings))
+    cut_json = _encode(_without_long(value, DEPTH, _get_place, long_strings))
     for text in long_strings:
-        prefix, _, encoded = encoded.partition(_QUOTED_PLACE)
+        prefix, _, cut_json = cut_json.partition(_QUOTED_PLACE)
         parts.append(prefix + b'"')
         parts += [TextSlice(text, offset) for offset in range(0, len(text), SLICE_CHARACTERS)]
-        encoded = b'"' + encoded
-    return [*parts, encoded]
+        cut_json = b'"' + cut_json
+    return [*parts, cut_json]
 
 
 def count_long_characters(value: Any) -> int:
@@ -105,10 +107,14 @@ def _without_long(
     if type(value) is dict:
         end_step()
         items = {k: _without_long(v, depth - 1, name, long_strings) for k, v in value.items()}
-        return items if len(long_strings) > previous_count else value
+        if len(long_strings) > previous_count:
+            return items
+        return value
     if type(value) is list:
         values = [_without_long(v, depth - 1, name, long_strings) for v in value]
-        return values if len(long_strings) > previous_count else value
+        if len(long_strings) > previous_count:
+            return values
+        return value
     return value
 
 

@@ -27,14 +27,16 @@ from memory.conversation.messages import (
     text_of,
 )
 
-SILENT = canonical({"role": "assistant", "content": ""})  # an empty answer identifies nothing
+# An empty answer identifies nothing.
+SILENT = canonical({"role": "assistant", "content": ""})
 # assistant messages to look up in each query, newest first, until one is known
 LOOKS = (
     1,
     3,
     None,
 )
-TRAIL = 16  # answers before a node that it remembers, 4 bytes each
+# Answers before a node that it remembers, 4 bytes each.
+TRAIL = 16
 
 # What a request is that says what the newest turn asked: it asks for that answer again; it is a new
 # message; or it asks again only if that turn was an earlier attempt at it.
@@ -58,7 +60,8 @@ class TurnNode(msgspec.Struct):
     asked: bytes = b""
     trail: bytes = b""
     depth: int = 1
-    state: str = "open"  # open: not answered yet; done; aborted
+    # Open: not answered yet; done; aborted.
+    state: str = "open"
     epoch: str | None = None
     note: str | None = None
     told: dict[str, str | None] = msgspec.field(default_factory=dict)
@@ -66,13 +69,16 @@ class TurnNode(msgspec.Struct):
     carriers: list[int] = msgspec.field(default_factory=list)
     branch: int = 0
     at: float = 0.0
-    text: str = ""  # of an aborted answer: the part that was shown
+    # Of an aborted answer: the part that was shown.
+    text: str = ""
     # Text of automatic recall at the newest user message; kept while tools run.
     recall: str | None = None
     # keys of what recall showed in this conversation, this turn included, oldest first
     recalled: list[int] = msgspec.field(default_factory=list)
-    turn: int = 0  # id of the first of several choices (n > 1); otherwise its own id
-    holder: int | None = None  # the worker that works on it, where there are several
+    # Id of the first of several choices (n > 1); otherwise its own id.
+    turn: int = 0
+    # The worker that works on it, where there are several.
+    holder: int | None = None
     runs: Json | None = None
 
     def __post_init__(self) -> None:
@@ -96,9 +102,13 @@ class HashChain:
         seeded: bool = False,
         digests: DigestCache | None = None,
     ) -> None:
-        decoded_messages = messages if type(messages) is Messages else Messages.of(messages)
-        self.key, self._messages = key, decoded_messages
-        self._seen = DigestCache() if digests is None else digests
+        if type(messages) is Messages:
+            decoded_messages = messages
+        else:
+            decoded_messages = Messages.of(messages)
+        self.key = key
+        self._messages = decoded_messages
+        self._digest_cache = DigestCache() if digests is None else digests
         links = (
             None
             if seeded and decoded_messages.after.system != decoded_messages.before.system
@@ -112,28 +122,29 @@ class HashChain:
             ),
             decoded_messages.after.behind,
         )
-        self.start, self.origin = start, decoded_messages.after.behind or start
-        self._from = link = link or start  # link of everything before it
+        self.start = start
+        self.origin = decoded_messages.after.behind or start
+        # Link of everything before it.
+        self._from = link = link or start
         self._links, self._digests = hash_chain(
-            key, link, decoded_messages.new if self._place_of_link else decoded_messages, self._seen
+            key,
+            link,
+            decoded_messages.new if self._place_of_link else decoded_messages,
+            self._digest_cache,
         )
         self.end = self._links[-1] if self._links else link
         decoded_messages.after.links = key, self.start, self.end
 
     def link(self, index: int) -> bytes:
         """Return the link of messages 0 to `index`."""
-        return (
-            self._links[index - self._place_of_link]
-            if index >= self._place_of_link
-            else self.links[index]
-        )
+        if index >= self._place_of_link:
+            return self._links[index - self._place_of_link]
+        return self.links[index]
 
     def digest(self, index: int) -> bytes:
-        return (
-            self._digests[index - self._place_of_link]
-            if index >= self._place_of_link
-            else self.digests[index]
-        )
+        if index >= self._place_of_link:
+            return self._digests[index - self._place_of_link]
+        return self.digests[index]
 
     @property
     def links(self) -> list[bytes]:
@@ -148,9 +159,10 @@ class HashChain:
     def _hash(self) -> None:
         if self._place_of_link:
             self._links, self._digests = hash_chain(
-                self.key, self.origin, self._messages, self._seen
+                self.key, self.origin, self._messages, self._digest_cache
             )
-            self._place_of_link, self._from = 0, self.origin
+            self._place_of_link = 0
+            self._from = self.origin
 
     def reach(self, index: int, link: bytes) -> None:
         """Hash the messages from `index` on, but not those before.
@@ -160,11 +172,14 @@ class HashChain:
         if index >= self._place_of_link:
             return
         links, digests = hash_chain(
-            self.key, link, self._messages[index : self._place_of_link], self._seen
+            self.key, link, self._messages[index : self._place_of_link], self._digest_cache
         )
-        if links[-1] == self._from:  # otherwise it is not a link of this history
-            self._links, self._digests = [*links, *self._links], [*digests, *self._digests]
-            self._place_of_link, self._from = index, link
+        # Otherwise it is not a link of this history.
+        if links[-1] == self._from:
+            self._links = [*links, *self._links]
+            self._digests = [*digests, *self._digests]
+            self._place_of_link = index
+            self._from = link
 
     def place(self, link: bytes | None) -> int:
         """Return the last message that this link covers; -1 for none.
@@ -178,18 +193,18 @@ class HashChain:
                 if self._links[index] == link:
                     return self._place_of_link + index
             if not self._place_of_link or self._from == link:
-                return self._place_of_link - 1 if self._from == link else -1
+                if self._from == link:
+                    return self._place_of_link - 1
+                return -1
             self._hash()
 
     def before(self, index: int) -> bytes:
         """Return the link of everything before message `index`."""
-        return (
-            self._from
-            if index == self._place_of_link
-            else self.link(index - 1)
-            if index > 0
-            else self.origin
-        )
+        if index == self._place_of_link:
+            return self._from
+        if index > 0:
+            return self.link(index - 1)
+        return self.origin
 
 
 class RequestHistory(msgspec.Struct):
@@ -211,16 +226,21 @@ class RequestHistory(msgspec.Struct):
         key: bytes,
         messages: Sequence[Json],
         seeded: bool = False,
-        seen: DigestCache | None = None,
+        digests: DigestCache | None = None,
     ) -> RequestHistory:
-        decoded_messages = messages if type(messages) is Messages else Messages.of(messages)
-        return cls(decoded_messages, HashChain(key, decoded_messages, seeded, seen))
+        if type(messages) is Messages:
+            decoded_messages = messages
+        else:
+            decoded_messages = Messages.of(messages)
+        return cls(decoded_messages, HashChain(key, decoded_messages, seeded, digests))
 
     @property
     def mark(self) -> CompactionMark | None:
         """The mark of the newest cut; None if this scope has none."""
         cut_record = self.messages.after.mark
-        return cut_record if cut_record is not None and cut_record.key == self.chain.key else None
+        if cut_record is not None and cut_record.key == self.chain.key:
+            return cut_record
+        return None
 
     def enter(self) -> None:
         """Decode and hash what follows the newest cut, if the rest is not needed."""
@@ -268,21 +288,24 @@ def best_match(
 
     Preferred is the exact chain, then the longest run of equal answers, then the newest.
     """
-    digest, link = turn.chain.digest(index), turn.chain.link(index)
+    digest = turn.chain.digest(index)
+    link = turn.chain.link(index)
     nodes_by_id = {n.id: n for n in candidates if n.digest == digest and n.state != "open"}
     matches = [n for n in nodes_by_id.values() if n.chain == link] or list(nodes_by_id.values())
     if len(matches) < 2:
-        return matches[0] if matches else None
+        if matches:
+            return matches[0]
+        return None
     trail = turn.trail(index)
     return max(matches, key=lambda n: (_common_tail(n.trail, trail), n.id == head, n.id))
 
 
-def _common_tail(a: bytes, b: bytes) -> int:
+def _common_tail(trail: bytes, other_trail: bytes) -> int:
     shared_bytes = 0
     while (
-        shared_bytes + 4 <= min(len(a), len(b))
-        and a[len(a) - shared_bytes - 4 : len(a) - shared_bytes]
-        == b[len(b) - shared_bytes - 4 : len(b) - shared_bytes]
+        shared_bytes + 4 <= min(len(trail), len(other_trail))
+        and trail[len(trail) - shared_bytes - 4 : len(trail) - shared_bytes]
+        == other_trail[len(other_trail) - shared_bytes - 4 : len(other_trail) - shared_bytes]
     ):
         shared_bytes += 4
     return shared_bytes
@@ -321,16 +344,12 @@ def locate_node(
     if exact_index is not None:
         return exact_index
     answer_indexes = (i for i in turn.answers() if i <= last_index)
-    likely_index = (
-        next(islice(answer_indexes, node.depth - carrier.depth, None), None)
-        if node.depth >= carrier.depth
-        else None
-    )
-    return (
-        likely_index
-        if likely_index is not None and turn.chain.digest(likely_index) == carrier.digest
-        else None
-    )
+    likely_index = None
+    if node.depth >= carrier.depth:
+        likely_index = next(islice(answer_indexes, node.depth - carrier.depth, None), None)
+    if likely_index is not None and turn.chain.digest(likely_index) == carrier.digest:
+        return likely_index
+    return None
 
 
 def trail_after(parent: TurnNode | None, digest: bytes) -> bytes:
@@ -371,7 +390,9 @@ def recognise(
     if not is_named or turn.chain.digest(newest_index) == turn.silent:
         matches = lookup.by_chain(turn.chain.link(newest_index), turn.chain.digest(newest_index))
         if matches or not is_named:
-            return (max(matches, key=lambda n: n.id), newest_index) if matches else (None, -1)
+            if matches:
+                return (max(matches, key=lambda n: n.id), newest_index)
+            return (None, -1)
     node, node_index = _newest_known(turn, lookup)
     if node_index == newest_index:
         return node, node_index
@@ -381,7 +402,9 @@ def recognise(
         following,
         lookup.find_aborted(turn.chain.before(following), node.id if node else None),
     )
-    return (half_answer, following) if half_answer else (node, node_index)
+    if half_answer:
+        return (half_answer, following)
+    return (node, node_index)
 
 
 def _newest_known(turn: RequestHistory, lookup: NodeLookup) -> tuple[TurnNode | None, int]:
@@ -389,9 +412,10 @@ def _newest_known(turn: RequestHistory, lookup: NodeLookup) -> tuple[TurnNode | 
     spoken_indexes = (i for i in turn.answers() if turn.chain.digest(i) != silent)
     for look_count in LOOKS:
         look_indexes = list(islice(spoken_indexes, look_count))
-        candidates = (
-            lookup.by_digest([turn.chain.digest(i) for i in look_indexes]) if look_indexes else []
-        )
+        if look_indexes:
+            candidates = lookup.by_digest([turn.chain.digest(i) for i in look_indexes])
+        else:
+            candidates = []
         # the lookup is limited: among many equal answers, the one with exactly this history may be
         # missing
         if candidates:
@@ -409,7 +433,8 @@ def complete_node(node: TurnNode, parent: TurnNode | None, digest: bytes, chain:
 
     digest: of the message shown to the client. chain: the link after it.
     """
-    node.digest, node.chain = digest, chain
+    node.digest = digest
+    node.chain = chain
     node.trail = trail_after(parent, node.digest)
     node.depth = parent.depth + 1 if parent else 1
     node.state = "done"

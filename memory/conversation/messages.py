@@ -35,10 +35,13 @@ _REASONING = (
 )
 SYSTEM = frozenset({"system", "developer"})
 EMPTY = b"\x00" * 16
-FILLER = "\x00"  # in place of a text; no role holds it, as JSON writes it
-SLICE_CHARACTERS = 1 << 16  # normalised at once
+# In place of a text; no role holds it, as JSON writes it.
+FILLER = "\x00"
+# Normalised at once.
+SLICE_CHARACTERS = 1 << 16
 DIGEST_BYTES = 16
-SHORT_CHARACTERS = 200  # whose words are split as fast as anything else is done
+# Whose words are split as fast as anything else is done.
+SHORT_CHARACTERS = 200
 # A `bytes.translate` table: what `str.split` takes for white space, as spaces.
 AS_SPACE = bytes(ord(" ") if chr(i).isspace() and i < 128 else i for i in range(256))
 # White space beyond ASCII in UTF-8, by its first byte, which is looked for a hundred times faster.
@@ -50,8 +53,10 @@ WIDE_SPACE = {
 }
 _general_space = re.compile(rb"\xe2\x80[\x80-\x8a\xa8\xa9\xaf]")
 _thin_space = re.compile(rb"\xe2\x81\x9f")
-MEDIA_DEPTH = 3  # of objects in a part in which such a string is looked for
-SEEN_BYTES, SEEN_EACH = 3 << 20, 320  # size of the cache: some 10,000 messages
+# Of objects in a part in which such a string is looked for.
+MEDIA_DEPTH = 3
+# Size of the cache: some 10,000 messages.
+SEEN_BYTES, SEEN_EACH = 3 << 20, 320
 
 
 def is_system(message: Json) -> bool:
@@ -81,14 +86,18 @@ def collapse_whitespace(text: str) -> str:
         # Prose has hardly any runs but of two, and then no list of its words is needed.
         try:
             utf8_bytes = text.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair
+        except UnicodeEncodeError:
+            # Half of a surrogate pair.
             return " ".join(text.split())
         spaced = utf8_bytes.translate(AS_SPACE)
         if b"  " in spaced:
-            spaced = spaced.replace(b"  ", b" ")  # such as the empty line between two paragraphs
+            # Such as the empty line between two paragraphs.
+            spaced = spaced.replace(b"  ", b" ")
         if b"  " not in spaced and (text.isascii() or not _holds_wide_space(spaced)):
             collapsed = spaced.strip(b" ")
-            return text if collapsed == utf8_bytes else collapsed.decode()
+            if collapsed == utf8_bytes:
+                return text
+            return collapsed.decode()
     return " ".join(text.split())
 
 
@@ -134,7 +143,8 @@ def _collapse_slices(text: str) -> Iterator[str]:
             if has_text and (gap or part[0].isspace()):
                 yield " "
             yield words
-            has_text, gap = True, part[-1].isspace()
+            has_text = True
+            gap = part[-1].isspace()
         else:
             gap = True
         end_step()
@@ -143,7 +153,8 @@ def _collapse_slices(text: str) -> Iterator[str]:
 def canonical(message: Json) -> bytes:
     """Return the normalised bytes of a message; equal for messages with the same content."""
     role = message.get("role")
-    role = "system" if role in SYSTEM else role
+    if role in SYSTEM:
+        role = "system"
     if (
         len(message) == 2
         and "role" in message
@@ -181,7 +192,9 @@ def condense_media(message: Json) -> Json:
         condensed_part is content_part
         for condensed_part, content_part in zip(parts, content, strict=True)
     )
-    return message if is_unchanged else {**message, "content": parts}
+    if is_unchanged:
+        return message
+    return {**message, "content": parts}
 
 
 def _condense_part(part: Any) -> Any:
@@ -198,7 +211,9 @@ def _held_image(part: Any) -> Json | None:
     source = part.get("source")
     if not isinstance(source, dict) or source.get("url"):
         return None
-    return source if is_long_text(source.get("data")) else None
+    if is_long_text(source.get("data")):
+        return source
+    return None
 
 
 def is_long_text(text: object) -> bool:
@@ -233,10 +248,14 @@ def with_image_addresses(message: Json) -> Json:
 def _condense(value: Any, depth: int = MEDIA_DEPTH) -> Any:
     """Return the value with each very long string in it as its digest; itself if there is none."""
     if isinstance(value, str):
-        return _digest_of(value) if len(value) > LONG_CHARACTERS else value
+        if len(value) > LONG_CHARACTERS:
+            return _digest_of(value)
+        return value
     if isinstance(value, dict) and depth:
         items = {k: _condense(v, depth - 1) for k, v in value.items()}
-        return items if any(items[k] is not v for k, v in value.items()) else value
+        if any(items[k] is not v for k, v in value.items()):
+            return items
+        return value
     return value
 
 
@@ -258,7 +277,8 @@ def _parts(message: Json) -> list[Any]:
     if isinstance(message.get("refusal"), str):
         parts = [*parts, message["refusal"]]
     canonical_parts: list[Any] = []
-    run: list[str] = []  # adjacent texts count as one
+    # Adjacent texts count as one.
+    run: list[str] = []
     for part in parts:
         text = part if isinstance(part, str) else _text_part(part)
         if text is None:
@@ -286,7 +306,9 @@ def _text_part(part: Any) -> str | None:
         "refusal",
     ):
         text = part.get("text") or part.get("refusal") or ""
-        return text if isinstance(text, str) else None
+        if isinstance(text, str):
+            return text
+        return None
     return None
 
 
@@ -345,7 +367,8 @@ def digest_of(key: bytes, message: Json) -> bytes:
     if "<think" in text:
         return keyed_hash(key, canonical(message))
     slices = _collapse_slices(text)
-    if (first_slice := next(slices, None)) is None:  # nothing but white space
+    # Nothing but white space.
+    if (first_slice := next(slices, None)) is None:
         return keyed_hash(key, canonical(message))
     head, tail = canonical({**message, "content": FILLER}).split(_encode(FILLER))
     digest = hashlib.blake2b(head + b'"', key=key, digest_size=DIGEST_BYTES)
@@ -372,7 +395,7 @@ class DigestCache:
     """
 
     def __init__(self) -> None:
-        self.known: Cache[tuple[bytes, int, int], bytes] = Cache(SEEN_BYTES, SEEN_EACH)
+        self.cached_digests: Cache[tuple[bytes, int, int], bytes] = Cache(SEEN_BYTES, SEEN_EACH)
 
     def extend_chain(self, key: bytes, link: bytes, message: Json) -> tuple[bytes, bytes]:
         """See the function of the same name."""
@@ -389,8 +412,8 @@ class DigestCache:
             hash((message.get("role"), type(message_key), message_key)),
             len(message_key),
         )
-        if (digest := self.known.get(name)) is None:
-            self.known.put(name, digest := digest_of(key, message))
+        if (digest := self.cached_digests.get(name)) is None:
+            self.cached_digests.put(name, digest := digest_of(key, message))
         return digest, keyed_hash(key, link, digest)
 
 
@@ -404,11 +427,10 @@ def hash_chain(
     links: list[bytes] = []
     digests: list[bytes] = []
     for message in messages:
-        digest, link = (
-            (EMPTY, link)
-            if message.get("role") in SYSTEM
-            else digest_cache.extend_chain(key, link, message)
-        )
+        if message.get("role") in SYSTEM:
+            digest = EMPTY
+        else:
+            digest, link = digest_cache.extend_chain(key, link, message)
         digests.append(digest)
         links.append(link)
     return links, digests

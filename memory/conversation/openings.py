@@ -21,7 +21,8 @@ from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.matching import RequestHistory
 from memory.conversation.messages import keyed_hash, text_of
 
-COLUMNS = 40  # of a message's beginning or end that tell a template; a Chinese character takes two
+# Of a message's beginning or end that tell a template; a Chinese character takes two.
+COLUMNS = 40
 COMPARED_OPENINGS = 8
 TASK_OPENINGS = 3  # of those compared that are like another one, and make it a task
 DIGEST_BYTES = 8  # of each part of an opening
@@ -37,14 +38,14 @@ class Opening(NamedTuple):
     """Digests of a request that continues nothing.
 
     begin, end: of the first and the last columns of its newest user message. prompt: of all that it
-    says, with its system text, so that a repetition counts once. first: of the first columns of
-    its first user message, where that is another one: a template may stand there alone.
+    says, with its system text, so that a repetition counts once. first_message: of the first
+    columns of its first user message, where that is another one: a template may stand there alone.
     """
 
     begin: bytes
     end: bytes
     prompt: bytes
-    first: bytes = NO_EDGE
+    first_message: bytes = NO_EDGE
 
     @classmethod
     def unpack(cls, packed_bytes: bytes) -> Opening:
@@ -53,23 +54,24 @@ class Opening(NamedTuple):
         return cls(*parts[:4])
 
     def pack(self) -> bytes:
-        return b"".join(self if self.first != NO_EDGE else self[:3])
+        return b"".join(self if self.first_message != NO_EDGE else self[:3])
 
     @property
     def has_edges(self) -> bool:
         """Whether a message is long enough to be like another one."""
-        return any(edge != NO_EDGE for edge in (self.begin, self.end, self.first))
+        return any(edge != NO_EDGE for edge in (self.begin, self.end, self.first_message))
 
     def is_like(self, earlier_opening: Opening) -> bool:
         """Tell whether both begin, or both end, with the same words."""
         begins = self.begin == earlier_opening.begin != NO_EDGE
         ends = self.end == earlier_opening.end != NO_EDGE
-        return begins or ends or self.first == earlier_opening.first != NO_EDGE
+        return begins or ends or self.first_message == earlier_opening.first_message != NO_EDGE
 
 
 def opening_of(history: RequestHistory, harness: Harness = SHIPPED_HARNESS) -> Opening | None:
     """Return the opening of a request; None if it continues something or nobody speaks in it."""
-    messages, key = history.messages, history.chain.key
+    messages = history.messages
+    key = history.chain.key
     if history.newest >= 0 or messages.after.user < 0:
         return None
     newest_message = messages[messages.after.user]
@@ -78,7 +80,9 @@ def opening_of(history: RequestHistory, harness: Harness = SHIPPED_HARNESS) -> O
     )
     text = harness.own_edges(text_of(newest_message))
     is_one = first_message is newest_message
-    first_text = "" if is_one else harness.own_edges(text_of(first_message))
+    first_text = ""
+    if not is_one:
+        first_text = harness.own_edges(text_of(first_message))
     prompt = keyed_hash(key, b"opening", history.chain.end, messages.after.system)
     return Opening(
         _digest_edge(key, _beginning(text)),

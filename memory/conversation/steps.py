@@ -11,8 +11,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-SEARCHED_CHARACTERS = 1 << 18  # of a text in one step, of a millisecond at most
-MATCHED_CHARACTERS = 1 << 15  # by a pattern in one step, of 8 ms at most
+# Of a text in one step, of a millisecond at most.
+SEARCHED_CHARACTERS = 1 << 18
+# By a pattern in one step, of 8 ms at most.
+MATCHED_CHARACTERS = 1 << 15
 
 
 class _ThreadPause(threading.local):
@@ -75,6 +77,7 @@ def search_in_steps(
         # One that begins behind may go on where this step does not look.
         if match is not None and match.start() < end:
             return match
-        start, end = end, end + MATCHED_CHARACTERS
+        start = end
+        end = end + MATCHED_CHARACTERS
         end_step()
     return pattern.search(text, start)

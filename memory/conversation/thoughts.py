@@ -15,10 +15,14 @@ from memory.conversation.messages import Json, text_of
 from memory.conversation.steps import end_step, find_in_steps
 
 SEARCH_STEP_CHARACTERS = 1 << 18
-HINT_CHARACTERS = 16  # more than the longest hint has
-MAX_INDENT = 200  # before a tag on its line
-MARK_CHARACTERS = MAX_INDENT + 100  # more than the longest mark has
-NEAR_CHARACTERS = 80  # of its line that are looked at beside a tag
+# More than the longest hint has.
+HINT_CHARACTERS = 16
+# Before a tag on its line.
+MAX_INDENT = 200
+# More than the longest mark has.
+MARK_CHARACTERS = MAX_INDENT + 100
+# Of its line that are looked at beside a tag.
+NEAR_CHARACTERS = 80
 _TAG = r"(?:\w{1,16}:)?(?:think(?:ing)?|thoughts?|reasoning|reflection)"
 # Tags of DeepSeek, Qwen, GLM, Seed and others; of Mistral, of Kimi, and of gpt-oss (Harmony).
 _MARKS = re.compile(
@@ -61,7 +65,9 @@ def _may_hold_thoughts(text: str) -> bool:
 
 def _thought_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the begin and the end of each thought, with its tags."""
-    passed_end, begin, is_fenced = 0, -1, False
+    passed_end = 0
+    begin = -1
+    is_fenced = False
     for tag in find_in_steps(_MARKS, text, MARK_CHARACTERS):
         kind = tag.lastgroup
         if begin >= 0:
@@ -75,7 +81,10 @@ def _thought_spans(text: str) -> Iterator[tuple[int, int]]:
             begin = tag.start()
         elif kind == "final" or (kind == "close" and not is_fenced and _stands_alone(text, tag)):
             # All before such a closing tag was thought: the opening one stood in the prompt.
-            start = passed_end if kind == "close" else tag.start()
+            if kind == "close":
+                start = passed_end
+            else:
+                start = tag.start()
             passed_end = tag.end()
             yield start, passed_end
     if begin >= 0:
@@ -93,7 +102,9 @@ def _stands_alone(text: str, tag: re.Match[str]) -> bool:
 def spoken_text(message: Json) -> str:
     """Return the text of a message; of an assistant's without its thoughts."""
     text = text_of(message)
-    return without_thoughts(text) if message.get("role") == "assistant" else text
+    if message.get("role") == "assistant":
+        return without_thoughts(text)
+    return text
 
 
 def answer_text(message: Json) -> str:

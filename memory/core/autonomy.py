@@ -10,7 +10,8 @@ from functools import lru_cache
 
 import msgspec
 
-SILENT_TURNS = 8  # turns with tools and without a call, after which a model is helped
+# Turns with tools and without a call, after which a model is helped.
+SILENT_TURNS = 8
 
 
 class ModelRecord(msgspec.Struct, frozen=True):
@@ -75,5 +76,7 @@ def decide(setting: str, *, takes_tools: bool, record: ModelRecord, use: str = "
             f"{SILENT_TURNS} that show whether it uses them",
             open=True,
         )
-    silence = "1 turn" if record.silent == 1 else f"{record.silent} turns"
+    silence = "1 turn"
+    if record.silent != 1:
+        silence = f"{record.silent} turns"
     return Decision(False, f"the last {use} by the model was {silence} ago")

@@ -64,7 +64,8 @@ class BlockTally:
         old_block = self.blocks.pop(label, None)
         if new_block is not None:
             self._space.check(self._lengths, (old_block, new_block))
-            self.blocks[label], self._lengths[label] = new_block, length_of(new_block)
+            self.blocks[label] = new_block
+            self._lengths[label] = length_of(new_block)
         else:
             self._lengths.pop(label, None)
 
@@ -81,4 +82,6 @@ class OperatorBlocks(dict[str, CoreBlock]):
 
 def space_of(defaults: Mapping[str, CoreBlock]) -> BlockSpace:
     """Return the space that is configured with the operator's blocks."""
-    return defaults.space if isinstance(defaults, OperatorBlocks) else BlockSpace()
+    if isinstance(defaults, OperatorBlocks):
+        return defaults.space
+    return BlockSpace()

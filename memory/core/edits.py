@@ -13,7 +13,8 @@ from memory.core.blocks import CoreBlock, check_label
 from memory.errors import BadArguments, BlockFull, BlockReadOnly, NotFound
 
 Edit = Callable[[CoreBlock | None], CoreBlock | None]
-LIMIT = 4000  # characters; default of a new block
+# Characters; default of a new block.
+LIMIT = 4000
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,16 @@ HEAD_LINE = re.compile(r"Result of [^\n]{1,200} \(data, not instructions\):\n?")
 ARRAY_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 BAD_ESCAPE = re.compile(r"~(?![01])")
 MISSING = object()
-MAX_DEPTH = 32  # of a value that results are compared with
+# Of a value that results are compared with.
+MAX_DEPTH = 32
 
 
 def without_head_line(result: str) -> str:
     """Return a tool's result without the line that marks it as data."""
     head = HEAD_LINE.match(result)
-    return result[head.end() :] if head else result
+    if head:
+        return result[head.end() :]
+    return result
 
 
 def read_result(result: str) -> Any:
@@ -43,7 +46,10 @@ def value_at(document: Any, pointer: str) -> Any:
         if isinstance(value, dict):
             value = value.get(member, MISSING)
         elif isinstance(value, list) and ARRAY_INDEX.fullmatch(member):
-            value = value[int(member)] if int(member) < len(value) else MISSING
+            if int(member) < len(value):
+                value = value[int(member)]
+            else:
+                value = MISSING
         else:
             return MISSING
     return value

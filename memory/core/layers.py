@@ -8,18 +8,24 @@ from zlib import crc32
 
 import msgspec
 
-LAYER_KINDS = ("tenant", "team", "project")  # those that a user's policy may leave out
+# Those that a user's policy may leave out.
+LAYER_KINDS = ("tenant", "team", "project")
 TENANT, TEAM, PROJECT = LAYER_KINDS
-OWN = "user"  # the layer of a user's own memory
+# The layer of a user's own memory.
+OWN = "user"
 NEAREST_FIRST = (PROJECT, TEAM, TENANT)
-UNKNOWN_COVERAGE = 0.5  # of a layer whose best hit has no word of the query, by its vector alone
-DIGITS = 4  # of a score
+# Of a layer whose best hit has no word of the query, by its vector alone.
+UNKNOWN_COVERAGE = 0.5
+# Of a score.
+DIGITS = 4
 Hit = dict[str, Any]
 
 
 def layer_label(kind: str, name: str) -> str:
     """Return a layer as it is shown, and as a model names it."""
-    return f"{kind}:{name}" if name else kind
+    if name:
+        return f"{kind}:{name}"
+    return kind
 
 
 class Layer(msgspec.Struct, frozen=True):

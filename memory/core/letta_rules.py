@@ -8,7 +8,8 @@ from typing import Any
 from memory.conversation.messages import Json
 from memory.core.tool_trace import is_pattern
 
-MESSAGE = "/message"  # of the results that Letta compares
+# Of the results that Letta compares.
+MESSAGE = "/message"
 # Of these, the last two are the same here.
 LETTA_KINDS = (
     "run_first",
@@ -41,7 +42,8 @@ def convert_letta_rules(rules: Sequence[Mapping[str, Any]]) -> list[Json]:
 
 
 def _convert(rule: Mapping[str, Any]) -> list[Json]:
-    kind, name = rule.get("type"), rule["tool_name"]
+    kind = rule.get("type")
+    name = rule["tool_name"]
     children = rule.get("children")
     match kind:
         case "continue_loop":
@@ -61,7 +63,8 @@ def _convert(rule: Mapping[str, Any]) -> list[Json]:
 
 
 def _after_parent(parent: str, children: Any) -> Json:
-    if not children:  # nothing may be called after it
+    # Nothing may be called after it.
+    if not children:
         return {"type": "conditional", "parent": [parent], "cases": [], "otherwise": []}
     return {"type": "children", "parent": [parent], "tools": children}
 
@@ -106,7 +109,9 @@ def _show(rule: Mapping[str, Any]) -> list[Json]:
             return [{"type": "exit_loop", "tool_name": name} for name in tools]
         case "max_count":
             count = {"type": "max_count_per_step", "max_count_limit": rule["count"]}
-            return [{**count, "tool_name": tools[0]}] if len(tools) == 1 else []
+            if len(tools) == 1:
+                return [{**count, "tool_name": tools[0]}]
+            return []
         case "children":
             kind = {"type": "constrain_child_tools", "children": tools}
             return [{**kind, "tool_name": name} for name in rule["parent"]]

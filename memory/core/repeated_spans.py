@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from memory.core.blocks import SPANS
 
-MAX_MARK_CHARACTERS = 100  # of a mark, after its name
+# Of a mark, after its name.
+MAX_MARK_CHARACTERS = 100
 _MARK = re.compile(
     rf"(?:<|&lt;)(?P<end>/?)(?P<name>{'|'.join(SPANS)})"
     rf"(?P<more>(?:\s[^<>]{{0,{MAX_MARK_CHARACTERS}}}?)?)(?:>|&gt;)"

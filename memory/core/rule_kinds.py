@@ -10,8 +10,10 @@ import msgspec
 from memory.core.json_values import is_same_json, read_result, value_at
 from memory.core.tool_trace import Patterns, ToolTrace
 
-MAX_PATTERNS = 100  # of one list
-MAX_LISTED = 20  # names in a refusal
+# Of one list.
+MAX_PATTERNS = 100
+# Names in a refusal.
+MAX_LISTED = 20
 
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 AnyPatterns = Annotated[tuple[Pattern, ...], msgspec.Meta(max_length=MAX_PATTERNS)]
@@ -26,7 +28,8 @@ class RuleOpinion(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-ALLOWED, ASKING = RuleOpinion("allow"), RuleOpinion("ask")
+ALLOWED = RuleOpinion("allow")
+ASKING = RuleOpinion("ask")
 
 
 def deny_call(name: str, text: str) -> RuleOpinion:
@@ -37,7 +40,9 @@ def list_names(names: Patterns) -> str:
     """Return names as a refusal lists them; "none" if there are none."""
     listed_names = ", ".join(names[:MAX_LISTED]) or "none"
     unlisted_count = len(names) - MAX_LISTED
-    return f"{listed_names} and {unlisted_count} more" if unlisted_count > 0 else listed_names
+    if unlisted_count > 0:
+        return f"{listed_names} and {unlisted_count} more"
+    return listed_names
 
 
 class BaseRule(
@@ -75,7 +80,9 @@ class Allow(_RuleAfter, frozen=True, tag="allow"):
     """Lets calls run, whatever the rules behind it say."""
 
     def judge(self, name: str, trace: ToolTrace) -> RuleOpinion | None:
-        return ALLOWED if self.holds(name, trace) else None
+        if self.holds(name, trace):
+            return ALLOWED
+        return None
 
 
 class Deny(_RuleAfter, frozen=True, tag="deny"):
@@ -120,7 +127,9 @@ class After(BaseRule, frozen=True, tag="after"):
             has_run = trace.has_succeeded(self.after)
         if has_run:
             return None
-        when = "only right after" if self.directly else "only after"
+        when = "only after"
+        if self.directly:
+            when = "only right after"
         listed_tools = list_names(self.after)
         return deny_call(name, f"may be called {when} one of these has succeeded: {listed_tools}.")
 
@@ -212,7 +221,9 @@ class RequiresApproval(_RuleAfter, frozen=True, tag="requires_approval"):
     """Lets calls wait for a person; the rules behind it may still refuse them."""
 
     def judge(self, name: str, trace: ToolTrace) -> RuleOpinion | None:
-        return ASKING if self.holds(name, trace) else None
+        if self.holds(name, trace):
+            return ASKING
+        return None
 
 
 class RequiredBeforeExit(BaseRule, frozen=True, tag="required_before_exit"):

@@ -111,19 +111,26 @@ _CARD_WORD = re.compile(
     r"(?i)card|visa|master|amex|american express|maestro|diners|discover|jcb|unionpay|karte|carte"
     r"|tarjeta|cartão|cartao|карт|कार्ड|بطاقة|カード|卡|카드|carta di"
 )
-CARD_WORD_CHARACTERS = 60  # before a number, in which such a word is looked for
-SLICE_CHARACTERS = 1 << 17  # that are copied at once
-WINDOW_CHARACTERS = 1 << 15  # of a long text, searched at once
-HINT_CHARACTERS = 512  # more than from a hint to what confirms it: a URL to its @, digits of a card
-LONGEST_CHARACTERS = 1 << 13  # that the shipped patterns take, but for a private key
+# Before a number, in which such a word is looked for.
+CARD_WORD_CHARACTERS = 60
+# That are copied at once.
+SLICE_CHARACTERS = 1 << 17
+# Of a long text, searched at once.
+WINDOW_CHARACTERS = 1 << 15
+# More than from a hint to what confirms it: a URL to its @, digits of a card.
+HINT_CHARACTERS = 512
+# That the shipped patterns take, but for a private key.
+LONGEST_CHARACTERS = 1 << 13
 _KINDS = {"passphrase": "password"}
-CARD, URL = "card number", "URL password"
+CARD = "card number"
+URL = "URL password"
 _PARTS = ("secret", "part", "mixed")
 _ENDS = ".,;:!?)'\"»”"
 MASK_BEGINNING = "[removed: "
 MASK = MASK_BEGINNING + "{}]"
 _MASKS = re.compile(r"\[removed: [^\]]{1,100}\]")
-MAX_CHECKED = 1_000_000  # characters of one text that a person or an app writes, some 30 ms
+# Characters of one text that a person or an app writes, some 30 ms.
+MAX_CHECKED = 1_000_000
 
 
 class Screen:
@@ -212,7 +219,8 @@ class Screen:
             is_hinted = [name in names for names in windows]
             masked = _substitute(self._patterns[name], replace, text, is_hinted)
             if masked is not text:
-                text, windows = masked, self._hinted_windows(masked)
+                text = masked
+                windows = self._hinted_windows(masked)
                 hinted = set().union(*windows)
         return text, secrets
 
@@ -229,11 +237,15 @@ class Screen:
 
     def _mask_call(self, call: Any) -> Any:
         """Return a call without the secrets in its arguments."""
-        function = call.get("function") if isinstance(call, dict) else None
+        function = None
+        if isinstance(call, dict):
+            function = call.get("function")
         if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
             return call
         arguments, secrets = self.mask(function["arguments"])
-        return {**call, "function": {**function, "arguments": arguments}} if secrets else call
+        if secrets:
+            return {**call, "function": {**function, "arguments": arguments}}
+        return call
 
     def _mask_part(self, part: Any) -> Any:
         if isinstance(part, dict) and isinstance(text := part.get("text"), str):
@@ -297,7 +309,8 @@ def _substitute(
     """
     if len(text) <= WINDOW_CHARACTERS:
         return pattern.sub(replace, text)
-    result, copied_end = "", 0
+    result = ""
+    copied_end = 0
     for match in _matches(pattern, text, is_hinted):
         if (replacement := replace(match)) != match[0]:
             # A text that grows at its end is not copied.
@@ -367,7 +380,8 @@ def _is_secret(match: re.Match[str]) -> bool:
     if any(
         match[part].startswith(MASK_BEGINNING.rstrip(": ")) for part in _PARTS if part in groups
     ):
-        return False  # it was removed before
+        # It was removed before.
+        return False
     if "part" in groups:
         return True
     if "mixed" in groups:

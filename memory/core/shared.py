@@ -15,8 +15,10 @@ from memory.core.blocks import CoreBlock
 from memory.core.edits import BlockEdit, require_fit, writable
 from memory.core.layers import OWN, TENANT, Layer, layer_label, mix_layers
 
-MOST_BLOCKS = 20  # that one memory shows
-SMALLEST = 1 << 31  # above each number of a mark
+# That one memory shows.
+MOST_BLOCKS = 20
+# Above each number of a mark.
+SMALLEST = 1 << 31
 # How near a membership is; of a user it may be with one agent alone, which is nearer.
 RANKS = {"user": 1, "agent": 2, "project": 3, "team": 4, "everyone": 5}
 Writers = list[str | None]
@@ -38,7 +40,9 @@ class Membership:
     def layer(self) -> str:
         """The layer of a block that is seen by it."""
         if self.kind in ("user", "everyone"):
-            return OWN if self.kind == "user" else TENANT
+            if self.kind == "user":
+                return OWN
+            return TENANT
         return layer_label(self.kind, self.name)
 
     @property
@@ -101,12 +105,17 @@ class ShownBlocks:
             f"{seen_block.block.id} {seen_block.outside} {seen_block.block.read_only:d}"
             for seen_block in self.blocks.values()
         ]
-        return crc32("\n".join(sorted(block_keys)).encode()) if block_keys else 0
+        if block_keys:
+            return crc32("\n".join(sorted(block_keys)).encode())
+        return 0
 
     def mix_mark(self, edits: int) -> int:
         """Return what a count of edits and the mark are together."""
         shown_mark = self.mark
-        mixed = (edits + shown_mark) % SMALLEST if shown_mark else edits
+        if shown_mark:
+            mixed = (edits + shown_mark) % SMALLEST
+        else:
+            mixed = edits
         return mix_layers(mixed, self.layers)
 
     def over(self, own_blocks: Mapping[str, CoreBlock]) -> dict[str, CoreBlock]:

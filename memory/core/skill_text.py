@@ -10,8 +10,11 @@ import msgspec
 from memory.errors import BadSkill
 
 NAME = re.compile(r"[a-z0-9-]{1,48}")
-NAME_CHARACTERS, DESCRIPTION_CHARACTERS = 48, 200
-CANDIDATE, ACTIVE, RETIRED = "candidate", "active", "retired"
+NAME_CHARACTERS = 48
+DESCRIPTION_CHARACTERS = 200
+CANDIDATE = "candidate"
+ACTIVE = "active"
+RETIRED = "retired"
 STATUSES = (CANDIDATE, ACTIVE, RETIRED)
 FENCE = "---"
 _member = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):(?:[ \t]+(.*))?$")
@@ -150,7 +153,8 @@ def name_from(words: str) -> str:
 
 def free_name(name: str, taken_names: frozenset[str]) -> str:
     """Return a name that is not taken: as it is, else with a number behind it."""
-    number, free = 1, name
+    number = 1
+    free = name
     while free in taken_names:
         number += 1
         ending = f"-{number}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-MAX_WORDS = 5  # that are told
+# That are told.
+MAX_WORDS = 5
 _url = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s<>\"'`)\]}]+|\bwww\.[^\s<>\"'`)\]}]+")
 _path = re.compile(
     r"(?<![\w/.:~-])(?:~|\.{1,2})?/[\w@.+-]+(?:/[\w@.+-]+){0,40}"

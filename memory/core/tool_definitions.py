@@ -24,7 +24,8 @@ def _tool(name: str, description: str, required: Sequence[str], **properties: Js
     }
 
 
-STRING, STRINGS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+STRING = {"type": "string"}
+STRINGS = {"type": "array", "items": {"type": "string"}}
 LIMIT = {"type": "integer"}
 KINDS = {"type": "string", "enum": list(decay.TYPES)}
 
@@ -115,7 +116,8 @@ HABITS = {
 WRITES = frozenset(t["function"]["name"] for t in (*WRITING, *CURATING))
 SEARCHES = frozenset(t["function"]["name"] for t in SEARCHING)
 OURS = WRITES | SEARCHES | frozenset(HABITS)
-MEMORY_TOOL_NAMES = OURS  # as others speak of them
+# As others speak of them.
+MEMORY_TOOL_NAMES = OURS
 
 ALL, UNNAMED, READ_ONLY = (
     sorted(found, key=lambda t: str(t["function"]["name"]))
@@ -151,11 +153,9 @@ def tools_to_offer(
     if write and share:
         offers = _with_share(share)
     client_tool_names = client_names(client_tools) if client_tools else ()
-    return (
-        [t for t in offers if t["function"]["name"] not in client_tool_names]
-        if client_tool_names
-        else offers
-    )
+    if client_tool_names:
+        return [t for t in offers if t["function"]["name"] not in client_tool_names]
+    return offers
 
 
 @lru_cache(4)
@@ -198,9 +198,9 @@ def text_of(tools: list[Json]) -> str:
 def measured_tokens(tools: Sequence[Json]) -> int:
     """Return the tokens of our tools, without a vocabulary."""
     own_tokens = 2 + sum([TOKENS[tool["function"]["name"]] - 1 for tool in tools])
-    return (
-        own_tokens + _share_tokens(tools[0]) if tools and id(tools[0]) not in _raw else own_tokens
-    )
+    if tools and id(tools[0]) not in _raw:
+        return own_tokens + _share_tokens(tools[0])
+    return own_tokens
 
 
 class EncodedTool(dict[str, Any]):

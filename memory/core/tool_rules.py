@@ -28,7 +28,8 @@ from memory.core.tool_trace import ToolRun, ToolTrace, is_pattern
 RuleDecision = Literal["run", "refuse", "approve"]
 RulePolicy = Literal["allow", "deny"]
 MAX_RULES = 100
-MAX_CASES = 100  # of all rules together
+# Of all rules together.
+MAX_CASES = 100
 NOT_ALLOWED = "is not allowed here."
 ENDING = f"{NOT_ALLOWED} The turn is ending: answer in text."
 
@@ -61,7 +62,8 @@ class RuleChain:
     """
 
     def __init__(self, rules: Sequence[BaseRule], policy: RulePolicy = "allow") -> None:
-        self._rules, self._policy = rules, policy
+        self._rules = rules
+        self._policy = policy
         self._trace = ToolTrace(patterns for rule in rules for patterns in rule.pattern_lists())
         self._end: TurnEnd | None = None
 
@@ -128,7 +130,8 @@ class InvalidRule(ValueError):
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__(f"{path}: {text}")
-        self.path, self.text = path, text
+        self.path = path
+        self.text = text
 
 
 MEMBER_FAULT = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
@@ -173,7 +176,8 @@ def _describe_fault(path: str, message: str) -> InvalidRule:
     """Return the error that msgspec describes in one of three forms."""
     text, separator, place = message.rpartition(" - at `$")
     if not separator:
-        text, place = message, ""
+        text = message
+        place = ""
     path += place.removesuffix("`")
     fault = MEMBER_FAULT.fullmatch(text)
     if fault is None:

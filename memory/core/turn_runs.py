@@ -69,4 +69,6 @@ def runs_of_round(entry: Mapping[str, Any]) -> list[ToolRun]:
 
 
 def _without_result(run: ToolRun) -> ToolRun:
-    return ToolRun(run.name, run.is_ok, "", run.digest) if run.result else run
+    if run.result:
+        return ToolRun(run.name, run.is_ok, "", run.digest)
+    return run

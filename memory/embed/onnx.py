@@ -24,7 +24,8 @@ FILES = ("model.onnx", "tokenizer.json")
 # The digests of the files, noted when the archive they came from was verified.
 CHECKED = "sha256.json"
 TOKENS = 256
-BATCH = 8  # texts at a time, for which a query may have to wait
+# Texts at a time, for which a query may have to wait.
+BATCH = 8
 
 
 class UnusableModel(ValueError):

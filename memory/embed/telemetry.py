@@ -11,9 +11,11 @@ import os
 SWITCHES = {
     # onnxruntime: a device id in the home folder, and a vendor's host
     "ORT_DISABLE_TELEMETRY": "1",
-    "ANONYMIZED_TELEMETRY": "False",  # Chroma
+    # Chroma.
+    "ANONYMIZED_TELEMETRY": "False",
     "HF_HUB_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",  # the hub that tokenizers can load from
+    # The hub that tokenizers can load from.
+    "HF_HUB_DISABLE_TELEMETRY": "1",
 }
 
 

@@ -15,9 +15,13 @@ from memory.formats.records import BrokenItem, Bundle, member, text_member
 
 NAME = re.compile(r"[^a-z0-9._-]+")
 NAME_CHARACTERS = 64
-TITLE, INSTRUCTION, TAGS = 256, 32_000, 64
-FORMATS = ("text", "json_object", "json_schema")  # of a response
-OLDER = ("system", "messages", "core_memory")  # members of a file of one agent
+TITLE = 256
+INSTRUCTION = 32_000
+TAGS = 64
+# Of a response.
+FORMATS = ("text", "json_object", "json_schema")
+# Members of a file of one agent.
+OLDER = ("system", "messages", "core_memory")
 Json = dict[str, Any]
 
 
@@ -95,7 +99,10 @@ def _message(message: Mapping[str, Any], number: int) -> Json:
 def read(value: Any) -> list[ReadAgent]:
     """Return the agents of a file. Raises BrokenItem if it is no agent file."""
     agents = member(value, "agents")
-    agent_list = agents if isinstance(agents, list) else [value]
+    if isinstance(agents, list):
+        agent_list = agents
+    else:
+        agent_list = [value]
     if agents is None and all(member(value, name) is None for name in OLDER):
         raise BrokenItem("it has no `agents`")
     return [_read_agent(value, agent, is_alone=len(agent_list) == 1) for agent in agent_list]
@@ -116,14 +123,18 @@ def _read_agent(value: Any, agent: Any, *, is_alone: bool) -> ReadAgent:
             bundles.append(Bundle(lines))
     title = text_member(agent, "name")[:TITLE]
     profile = _profile(agent, title, blocks)
-    listed = member(agent, "tool_rules")
-    rules = [r for r in listed if isinstance(r, dict)] if isinstance(listed, list) else []
+    stored_rules = member(agent, "tool_rules")
+    if isinstance(stored_rules, list):
+        rules = [r for r in stored_rules if isinstance(r, dict)]
+    else:
+        rules = []
     names = _tool_names(value, agent)
     return ReadAgent(agent_name(title), profile, bundles, names, rules, _handle(agent))
 
 
 def _profile(agent: Any, title: str, blocks: list[Json]) -> Json:
-    metadata, tags = member(agent, "metadata"), member(agent, "tags")
+    metadata = member(agent, "metadata")
+    tags = member(agent, "tags")
     return {
         "title": title,
         "description": text_member(agent, "description"),
@@ -141,15 +152,16 @@ def _profile(agent: Any, title: str, blocks: list[Json]) -> Json:
 
 def _settings(agent: Any) -> Json:
     """Return the members of a profile that only some files have."""
-    found: Json = {}
-    window, form = member(agent, "context_window_limit"), member(agent, "response_format")
+    settings: Json = {}
+    window = member(agent, "context_window_limit")
+    form = member(agent, "response_format")
     if type(window) is int and window > 0:
-        found["context_window"] = window
+        settings["context_window"] = window
     if isinstance(form, dict) and form.get("type") in FORMATS:
-        found["response_format"] = form
+        settings["response_format"] = form
     if member(agent, "include_base_tools") is False:
-        found["memory_tools"] = False
-    return found
+        settings["memory_tools"] = False
+    return settings
 
 
 def _handle(agent: Any) -> str:
@@ -161,15 +173,17 @@ def _handle(agent: Any) -> str:
 
 def _tool_names(value: Any, agent: Any) -> list[str]:
     """Return the names of an agent's tools, which a file lists by their ids."""
-    listed, ids = member(value, "tools"), member(agent, "tool_ids")
+    stored_tools = member(value, "tools")
+    ids = member(agent, "tool_ids")
     names: Json = {}
-    for tool in listed if isinstance(listed, list) else ():
-        ident, name = member(tool, "id"), member(tool, "name")
+    for tool in stored_tools if isinstance(stored_tools, list) else ():
+        ident = member(tool, "id")
+        name = member(tool, "name")
         if isinstance(ident, str) and isinstance(name, str):
             names[ident] = name
-    own = ids if isinstance(ids, list) else ()
-    found = [names[i] for i in own if isinstance(i, str) and i in names]
-    return list(dict.fromkeys(found))
+    agent_ids = ids if isinstance(ids, list) else ()
+    tool_names = [names[i] for i in agent_ids if isinstance(i, str) and i in names]
+    return list(dict.fromkeys(tool_names))
 
 
 def _block(line: BlockLine) -> Json:
@@ -178,10 +192,14 @@ def _block(line: BlockLine) -> Json:
 
 
 def _strings(values: Any) -> Iterable[str]:
-    return [v[:256] for v in values if isinstance(v, str)] if isinstance(values, list) else []
+    if isinstance(values, list):
+        return [v[:256] for v in values if isinstance(v, str)]
+    return []
 
 
 def agent_name(title: str) -> str:
     """Return a name that an agent of this title may have."""
     name = NAME.sub("-", title.lower()).strip("._-")[:NAME_CHARACTERS]
-    return name if name and not name.startswith(("agent-", "agent_")) else f"imported-{name}"[:64]
+    if name and not name.startswith(("agent-", "agent_")):
+        return name
+    return f"imported-{name}"[:64]

@@ -55,7 +55,9 @@ def _message(ident: str, node: Any) -> ForeignMessage:
     parent = text_member(node, "parent") or None
     message = member(node, "message")
     role = text_member(member(message, "author"), "role")
-    text = _text(message) if role in ("user", "assistant") else ""
+    text = ""
+    if role in ("user", "assistant"):
+        text = _text(message)
     return ForeignMessage(
         ident,
         parent,

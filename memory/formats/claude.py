@@ -54,7 +54,9 @@ def _messages(messages: list[Any]) -> Iterator[ForeignMessage]:
         linked_id = text_member(message, "parent_message_uuid")
         parent = (linked_id if linked_id in known_ids else None) if linked_id else previous_id
         text = _text(message)
-        role = ROLES.get(text_member(message, "sender"), "") if text.strip() else ""
+        role = ""
+        if text.strip():
+            role = ROLES.get(text_member(message, "sender"), "")
         yield ForeignMessage(ident, parent, role, text, time_of(member(message, "created_at")))
         previous_id = ident
 

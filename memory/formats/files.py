@@ -22,9 +22,12 @@ from memory.formats import chatgpt, claude, letta, mem0, open_webui
 from memory.formats.json_items import ITEM_BYTES, JsonItem, NotJson, split_items
 from memory.formats.records import BrokenItem, Bundle, Reader
 
-VALUES = 2_000_000  # of one item
-UNPACKED = 16 << 30  # bytes of an archive's files
-DENSE = 250  # times its own size that a large file may unpack to; text makes some 20
+# Of one item.
+VALUES = 2_000_000
+# Bytes of an archive's files.
+UNPACKED = 16 << 30
+# Times its own size that a large file may unpack to; text makes some 20.
+DENSE = 250
 PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 

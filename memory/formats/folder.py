@@ -12,7 +12,8 @@ from memory.formats.files import BadSource, Broken
 from memory.formats.markdown import BadPage, page_texts, read_page
 from memory.formats.records import Bundle
 
-PAGE_BYTES = 256 << 20  # of one page that is read
+# Of one page that is read.
+PAGE_BYTES = 256 << 20
 
 
 def write_folder(folder: Path, lines: Iterable[ExportLine]) -> int:

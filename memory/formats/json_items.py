@@ -13,8 +13,10 @@ from typing import Protocol
 
 from memory.conversation.json_strings import mask_escapes
 
-CHUNK = 1 << 20  # bytes read at once
-ITEM_BYTES = 64 << 20  # bytes of one item
+# Bytes read at once.
+CHUNK = 1 << 20
+# Bytes of one item.
+ITEM_BYTES = 64 << 20
 MARK = re.compile(rb'["\[\]{}]')
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -71,8 +73,10 @@ class _Splitter:
         self.base = 0
         self._max_bytes = max_bytes
         self._depth = self._number = 0
-        self._read_bytes = 0  # bytes before this piece
-        self._item_begin = -1  # where the item began, -1 between items
+        # Bytes before this piece.
+        self._read_bytes = 0
+        # Where the item began, -1 between items.
+        self._item_begin = -1
         self._parts: list[bytes] = []
         self._size = 0
         self._in_string = self._is_escaped = False
@@ -85,7 +89,10 @@ class _Splitter:
             if self._in_string:
                 quote = masked.find(b'"', place)
                 self._in_string = quote < 0
-                place = len(chunk) if quote < 0 else quote + 1
+                if quote < 0:
+                    place = len(chunk)
+                else:
+                    place = quote + 1
                 continue
             token = MARK.search(masked, place)
             if token is None:
@@ -95,7 +102,8 @@ class _Splitter:
                 self._in_string = True
             elif token[0] in b"[{":
                 if self._depth == self.base and self._item_begin < 0:
-                    start, self._item_begin = token.start(), self._read_bytes + token.start()
+                    start = token.start()
+                    self._item_begin = self._read_bytes + token.start()
                 self._depth += 1
             elif self._close(self._read_bytes + token.start()):
                 self._keep(chunk[start:place])
@@ -111,7 +119,10 @@ class _Splitter:
 
     def _mask(self, chunk: bytes) -> bytes:
         """Blank out the escapes of a piece, also one that the piece before it began."""
-        masked = b"_" + mask_escapes(chunk[1:]) if self._is_escaped else mask_escapes(chunk)
+        if self._is_escaped:
+            masked = b"_" + mask_escapes(chunk[1:])
+        else:
+            masked = mask_escapes(chunk)
         self._is_escaped = masked.endswith(b"\\")
         return masked
 
@@ -131,8 +142,11 @@ class _Splitter:
 
     def _take(self, *, is_complete: bool = True) -> JsonItem:
         self._number += 1
-        item_bytes = b"".join(self._parts) if self._size <= self._max_bytes else None
+        item_bytes = None
+        if self._size <= self._max_bytes:
+            item_bytes = b"".join(self._parts)
         item = JsonItem(self._number, self._item_begin, item_bytes, is_complete)
-        self._item_begin, self._size = -1, 0
+        self._item_begin = -1
+        self._size = 0
         self._parts.clear()
         return item

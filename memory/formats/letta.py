@@ -29,12 +29,17 @@ from memory.formats.records import (
 from memory.formats.threads import ForeignMessage, Thread, conversation_lines
 
 PROGRAM = "letta"
-BLOCK = 4000  # characters, the limit of a block that tells none
+# Characters, the limit of a block that tells none.
+BLOCK = 4000
 NOT_IN_LABELS = re.compile(r"[^a-z0-9_]")
-LABEL_ROOM = 56  # characters of a label that is numbered
-LABEL_TOLD = 100  # characters of a label that are looked at
-SAYS = "send_message"  # the tool by which older agents answer
-NAME = 200  # characters of an agent's name
+# Characters of a label that is numbered.
+LABEL_ROOM = 56
+# Characters of a label that are looked at.
+LABEL_TOLD = 100
+# The tool by which older agents answer.
+SAYS = "send_message"
+# Characters of an agent's name.
+NAME = 200
 
 
 def read(value: Any) -> Iterator[Bundle | BrokenItem]:
@@ -56,9 +61,11 @@ def read(value: Any) -> Iterator[Bundle | BrokenItem]:
             *_list(agent, "core_memory"),
         ]
         passages = [*_list(agent, "passages"), *_list(agent, "archival_memory")]
-        if len(agents) == 1:
-            passages += _list(value, "passages") if agent is not value else []
-        name = text_member(agent, "name")[:NAME] if len(agents) > 1 else ""
+        if len(agents) == 1 and agent is not value:
+            passages += _list(value, "passages")
+        name = ""
+        if len(agents) > 1:
+            name = text_member(agent, "name")[:NAME]
         for file_items in ((*_block_lines(blocks), *map(_passage, passages)), _chat(agent)):
             yield from (file_item for file_item in file_items if isinstance(file_item, BrokenItem))
             lines = [file_item for file_item in file_items if isinstance(file_item, ExportLine)]
@@ -70,7 +77,9 @@ def read(value: Any) -> Iterator[Bundle | BrokenItem]:
 
 def _list(value: Any, name: str) -> list[Any]:
     member_list = member(value, name)
-    return member_list if isinstance(member_list, list) else []
+    if isinstance(member_list, list):
+        return member_list
+    return []
 
 
 def _block_lines(blocks: list[Any]) -> Iterator[BlockLine | BrokenItem]:
@@ -79,7 +88,8 @@ def _block_lines(blocks: list[Any]) -> Iterator[BlockLine | BrokenItem]:
     taken_labels: set[str] = set()
     numbers: dict[str, int] = {}
     for block in blocks:
-        value, label = text_member(block, "value"), _label(text_member(block, "label"))
+        value = text_member(block, "value")
+        label = _label(text_member(block, "label"))
         if len(value) > LIMIT:
             yield BrokenItem(
                 f"the block {label} has {len(value)} characters; at most {LIMIT} are allowed"
@@ -95,7 +105,8 @@ def _free_label(label: str, taken_labels: set[str], numbers: dict[str, int]) -> 
 
     numbers: the last number given, by label.
     """
-    name, root = label, label[:LABEL_ROOM]
+    name = label
+    root = label[:LABEL_ROOM]
     while name in taken_labels:
         numbers[root] = numbers.get(root, 1) + 1
         name = f"{root}_{numbers[root]}"
@@ -112,7 +123,8 @@ def _label(letta_label: str) -> str:
 
 
 def _block(block: Any, label: str) -> BlockLine:
-    value, limit = text_member(block, "value"), member(block, "limit")
+    value = text_member(block, "value")
+    limit = member(block, "limit")
     limit = limit if isinstance(limit, int) and 0 < limit <= LIMIT else BLOCK
     return BlockLine(
         label=label,
@@ -128,7 +140,9 @@ def _passage(value: Any) -> ExportLine | BrokenItem | None:
     tags = [t[:256] for t in _list(value, "tags")[:64] if isinstance(t, str)]
     created_at = iso_time(time_of(member(value, "created_at")))
     try:
-        return passage(text, tags=tags, created_at=created_at) if text.strip() else None
+        if text.strip():
+            return passage(text, tags=tags, created_at=created_at)
+        return None
     except BrokenItem as e:
         return e
 
@@ -172,7 +186,9 @@ def _words(message: Any) -> tuple[str, str]:
         return role, check_text("\n".join(answers) if answers else text)
     if role == "user" and text.startswith("{"):
         return role, _unpack(text)
-    return (role, text) if role == "user" else ("", "")
+    if role == "user":
+        return (role, text)
+    return ("", "")
 
 
 def _answer(call: Any) -> str:
@@ -192,7 +208,9 @@ def _unpack(text: str) -> str:
     kind = text_member(envelope, "type")
     if kind == "user_message":
         return text_member(envelope, "message")
-    return "" if kind in ("heartbeat", "login", "system_alert") else text
+    if kind in ("heartbeat", "login", "system_alert"):
+        return ""
+    return text
 
 
 def _json(text: str) -> Any:

@@ -37,12 +37,14 @@ from memory.export_format import (
     line_at,
 )
 
-BEGIN, END = "<!-- {", "} -->"
+BEGIN = "<!-- {"
+END = "} -->"
 HEADING = "#### "
 LIKE_A_RECORD = re.compile(r"^(\\*<!-- \{)", re.MULTILINE)
 ESCAPED = re.compile(r"^\\(\\*<!-- \{)", re.MULTILINE)
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
-PASSAGES = 200  # on one page
+# On one page.
+PASSAGES = 200
 NOT_IN_NAMES = re.compile(r"[^\w.-]+")
 _TEXTS = {BlockLine: "value", PassageLine: "content"}
 _TEXT_MEMBERS: dict[Any, str] = {"block": "value", "passage": "content"}
@@ -101,7 +103,8 @@ def _read_record(comment: str, text_lines: list[str]) -> ExportLine:
         raise BadLine(f"a record must end with {END} on its line")
     json_bytes = comment[len("<!-- ") : -len(" -->")].encode()
     members: dict[str, Any] = msgspec.json.decode(json_bytes, type=dict[str, Any])
-    kind, message = members.get("object"), members.get("message")
+    kind = members.get("object")
+    message = members.get("message")
     if (name := _TEXT_MEMBERS.get(kind)) is not None:
         members[name] = _text_of(text_lines)
     elif kind == "message" and isinstance(message, str):
@@ -153,7 +156,10 @@ class _Layout:
             return "about.md"
         folder = self._folder(line.place)
         if isinstance(line, BlockLine):
-            name = line.label if LABEL.fullmatch(line.label) else _slug(line.label)
+            if LABEL.fullmatch(line.label):
+                name = line.label
+            else:
+                name = _slug(line.label)
             return f"{folder}blocks/{name}.md"
         if isinstance(line, VersionLine):
             return f"{folder}blocks/history.versions.md"
@@ -181,7 +187,9 @@ class _Layout:
 
 def _day(iso_text: str) -> str:
     """Return the day of a time; "" if it is not one."""
-    return iso_text[:10] if DAY.match(iso_text) else ""
+    if DAY.match(iso_text):
+        return iso_text[:10]
+    return ""
 
 
 def _slug(name: str) -> str:

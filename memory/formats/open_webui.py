@@ -22,19 +22,25 @@ from memory.formats.records import (
 from memory.formats.threads import ForeignMessage, Thread, conversation_lines
 
 PROGRAM = "openwebui"
-BEGIN, END = "<details", "</details>"
+BEGIN = "<details"
+END = "</details>"
 ASIDE = ('type="reasoning"', 'type="tool_calls"', 'type="code_interpreter"')
 
 
 def read(value: Any) -> Iterator[Bundle]:
     """Yield the bundle of one chat. Raises BrokenItem."""
-    chat = value["chat"] if isinstance(member(value, "chat"), dict) else value
+    if isinstance(member(value, "chat"), dict):
+        chat = value["chat"]
+    else:
+        chat = value
     history = member(chat, "history")
-    tree, message_list = member(history, "messages"), member(chat, "messages")
+    tree = member(history, "messages")
+    message_list = member(chat, "messages")
     if isinstance(tree, dict) and tree:
         messages = [_message(ident, message) for ident, message in tree.items()]
         current_id = text_member(history, "currentId")
-        current_id = current_id if current_id in tree else messages[-1].id
+        if current_id not in tree:
+            current_id = messages[-1].id
     elif isinstance(message_list, list):
         messages = list(_read_list(message_list))
         current_id = messages[-1].id if messages else ""
@@ -60,7 +66,8 @@ def _read_list(messages: list[Any]) -> Iterator[ForeignMessage]:
 
 
 def _message(ident: str, message: Any, previous_id: str | None = None) -> ForeignMessage:
-    role, text = text_member(message, "role"), text_of_parts(member(message, "content"))
+    role = text_member(message, "role")
+    text = text_of_parts(member(message, "content"))
     if role == "assistant":
         text = _without_asides(text)
     return ForeignMessage(
@@ -74,7 +81,8 @@ def _message(ident: str, message: Any, previous_id: str | None = None) -> Foreig
 
 def _without_asides(text: str) -> str:
     """Return an answer without its folded parts: reasoning, tool calls, code that was run."""
-    kept_parts, part_start = [], 0
+    kept_parts = []
+    part_start = 0
     while (begin := text.find(BEGIN, part_start)) >= 0:
         head = text[begin : begin + 200].partition(">")[0]
         end = text.find(END, begin)

@@ -25,8 +25,10 @@ from memory.export_format import (
 )
 from memory.search.query import iso
 
-OWNER = 256  # characters of an id by which a program knows a person
-MILLISECONDS = 1e11  # a larger number is no time in seconds: that would be the year 5138
+# Characters of an id by which a program knows a person.
+OWNER = 256
+# A larger number is no time in seconds: that would be the year 5138.
+MILLISECONDS = 1e11
 UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
@@ -89,22 +91,30 @@ def time_of(value: Any) -> float | None:
 
 
 def iso_time(timestamp: float | None) -> str | None:
-    return None if timestamp is None else iso(timestamp)
+    if timestamp is None:
+        return None
+    return iso(timestamp)
 
 
 def member(value: Any, name: str) -> Any:
     """Return a member of an object; None if it is missing, or the value is not an object."""
-    return value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return value.get(name)
+    return None
 
 
 def text_member(value: Any, name: str) -> str:
     """Return a text member; "" if it is missing or not a text."""
     member_value = member(value, name)
-    return member_value if isinstance(member_value, str) else ""
+    if isinstance(member_value, str):
+        return member_value
+    return ""
 
 
 def owner_of(value: Any) -> str:
-    return value[:OWNER] if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value[:OWNER]
+    return ""
 
 
 def name_of(program: str, ident: Any, value: Any) -> str:
@@ -160,4 +170,6 @@ def _text_of_part(part: Any) -> str:
     kind = member(part, "type") or member(part, "content_type")
     if kind in ("text", "input_text", "output_text", "audio_transcription", "voice_note"):
         return text_member(part, "text")
-    return "[image]" if isinstance(kind, str) and "image" in kind else ""
+    if isinstance(kind, str) and "image" in kind:
+        return "[image]"
+    return ""

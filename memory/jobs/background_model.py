@@ -13,7 +13,8 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import execute
 from memory.stores.sql.rows import policies
 
-WRITING = ("full", "write")  # policies with which a memory is written
+# Policies with which a memory is written.
+WRITING = ("full", "write")
 _OWNER = select(t.scopes.c.tenant, t.scopes.c.user).where(t.scopes.c.id == bindparam("scope"))
 
 

@@ -34,11 +34,16 @@ from memory.stores.sql.rows.skills import NewSkill, SkillEditor
 log = logging.getLogger("mnemogate")
 KIND = "distill"
 ACTOR = "distillation"
-ALIGNED_ROWS = 100  # lists that are written in one transaction
-IDLE_SECONDS = 5.0  # after a turn with tools; each one begins the wait anew
-SHOWN_TURNS = 4  # of a task that the model is shown
-MAX_REFUSALS = 3  # texts of one sequence that are refused, after which none is asked for
-MADE_FROM = 20  # turns that a skill names
+# Lists that are written in one transaction.
+ALIGNED_ROWS = 100
+# After a turn with tools; each one begins the wait anew.
+IDLE_SECONDS = 5.0
+# Of a task that the model is shown.
+SHOWN_TURNS = 4
+# Texts of one sequence that are refused, after which none is asked for.
+MAX_REFUSALS = 3
+# Turns that a skill names.
+MADE_FROM = 20
 SkillMode = Literal["off", "review", "auto"]
 Blocks = Callable[[str], Mapping[str, CoreBlock]]
 
@@ -59,12 +64,16 @@ class SkillPolicy:
     @property
     def list_length(self) -> int:
         """How many skills a prompt lists; 0 where they are off."""
-        return self.max_shown if self.is_on else 0
+        if self.is_on:
+            return self.max_shown
+        return 0
 
     @property
     def new_status(self) -> str:
         """The status that a new skill has."""
-        return ACTIVE if self.mode == "auto" else CANDIDATE
+        if self.mode == "auto":
+            return ACTIVE
+        return CANDIDATE
 
     def job(self, scope_key: bytes, model: str, project: str = "") -> QueuedJob:
         """Return the job to queue after a turn with tools. project: of the memory, "" for none."""
@@ -117,7 +126,9 @@ def distillation_handler(
             request = build_prompt(findings.evidence, settings.skills.characters)
             answer = answer_text(await model(findings.call, request, TOKENS))
             effect.take_answer(findings.evidence, answer)
-        return effect.write if effect.has_work else None
+        if effect.has_work:
+            return effect.write
+        return None
 
     return run
 
@@ -129,7 +140,10 @@ def _read(conn: Connection, job: QueuedJob, policy: SkillPolicy) -> _Findings | 
         return None
     turns = task_turns.read_turns(conn, scope_id)
     uses = skill_rows.list_uses(conn, scope_id)
-    nodes = task_turns.find_nodes(conn, scope_id, list(uses.values())) if uses else {}
+    if uses:
+        nodes = task_turns.find_nodes(conn, scope_id, list(uses.values()))
+    else:
+        nodes = {}
     use_nodes = {use: nodes[request] for use, request in uses.items() if request in nodes}
     finished_steps = {
         steps
@@ -161,7 +175,9 @@ class _Distillation:
         settings: DistillationSettings,
         blocks: Mapping[str, CoreBlock],
     ) -> None:
-        self._job, self._findings, self._settings = job, findings, settings
+        self._job = job
+        self._findings = findings
+        self._settings = settings
         listing = SkillListing(blocks, settings.skills.list_length)
         self._editor = SkillEditor(job.scope_id or 0, listing, EditSource(ACTOR))
         self._draft: SkillDraft | None = None
@@ -173,7 +189,8 @@ class _Distillation:
 
     def take_answer(self, evidence: TaskEvidence, answer: str) -> None:
         """Take in what a model wrote of a task, unless it is refused."""
-        settings, self._task = self._settings, evidence.task
+        settings = self._settings
+        self._task = evidence.task
         draft = read_draft(answer, evidence, self._findings.names)
         fault = "the answer is empty"
         if draft is not None:

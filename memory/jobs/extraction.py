@@ -31,11 +31,14 @@ from memory.stores.sql.engine.write_lock import NOTHING
 from memory.stores.sql.rows.jobs import ANSWERS, Effect, QueuedJob
 
 KIND = fact_writer.KIND
-ZONE = "zone"  # of a payload: the name of the user's time zone
-PROJECT = "project"  # of a payload: the one whose memory it is
+# Of a payload: the name of the user's time zone.
+ZONE = "zone"
+# Of a payload: the one whose memory it is.
+PROJECT = "project"
 TOKENS = 1000
 MAX_HURRIED_CHARACTERS = 2000
-MAX_UNUSABLE = 1000  # models whose unusable answers are counted
+# Models whose unusable answers are counted.
+MAX_UNUSABLE = 1000
 Blocks = Callable[[str], Mapping[str, CoreBlock]]
 Rules = Callable[[], fact_prompt.ExtractionRules]
 _HURRIES = re.compile(

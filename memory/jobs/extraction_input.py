@@ -26,15 +26,22 @@ from memory.stores.sql.turns.replaced_turns import find_replaced
 from memory.stores.sql.turns.unread_turns import TurnMessage
 
 # Of a payload: the job reads turns that were set aside; the user was idle before it.
-AGAIN, IDLE = "again", "idle"
-BATCH_TURNS, BATCH_CHARACTERS = 12, 8000  # that are read at once
+AGAIN = "again"
+IDLE = "idle"
+# That are read at once.
+BATCH_TURNS, BATCH_CHARACTERS = 12, 8000
 # Known facts shown: the newest, those nearest to each message, those of the same matters; of these
 # as many of the newest are looked at.
-NEWEST_KNOWN, ALIKE_KNOWN, SAME_KNOWN, MAX_KNOWN = 4, 3, 4, 16
+NEWEST_KNOWN = 4
+ALIKE_KNOWN = 3
+SAME_KNOWN = 4
+MAX_KNOWN = 16
 COMPARED_KNOWN = 500
 MAX_KNOWN_CHARACTERS = 200
-SHORT_ANSWER_CHARACTERS = 60  # a message whose meaning may depend on what the assistant said
-MAX_ANSWER_CHARACTERS = 100  # of what the assistant said: enough to understand a "yes"
+# A message whose meaning may depend on what the assistant said.
+SHORT_ANSWER_CHARACTERS = 60
+# Of what the assistant said: enough to understand a "yes".
+MAX_ANSWER_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +76,8 @@ def read_input(
     conn: Connection, job: QueuedJob, blocks: Mapping[str, CoreBlock], screen: Screen
 ) -> ExtractionInput | None:
     """Return the input; None if the user or the turns are gone. screen: what no model is shown."""
-    scope_id, call = (
-        job.scope_id,
-        background_call(conn, job.kind, job.scope_id, job.payload["model"]),
-    )
+    scope_id = job.scope_id
+    call = background_call(conn, job.kind, job.scope_id, job.payload["model"])
     if call is None or scope_id is None:
         return None
     if job.payload.get(AGAIN):
@@ -101,7 +106,8 @@ class _MessageChoice:
     """
 
     def __init__(self, screen: Screen, replaced_turns: Mapping[int, int]) -> None:
-        self._screen, self._replaced_turns = screen, replaced_turns
+        self._screen = screen
+        self._replaced_turns = replaced_turns
         self._seen_texts: set[str] = set()
         self._room = BATCH_CHARACTERS
         self.shown: list[TurnMessage] = []

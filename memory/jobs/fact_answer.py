@@ -114,7 +114,8 @@ def _find_items(answer: str) -> list[Any] | None:
     items, single_items = _search(answer)
     if not items and "," in answer:
         items_again, single_items_again = _search(_trailing_comma.sub(r"\1", answer))
-        items, single_items = items_again or items, single_items_again or single_items
+        items = items_again or items
+        single_items = single_items_again or single_items
     # Single operations are what is left of a list that cannot be decoded as a whole.
     return items or single_items or items
 
@@ -154,7 +155,9 @@ def _items_of(value: Any) -> list[Any] | None:
     """Return the operations that a value lists; None if it lists none."""
     if isinstance(value, list):
         is_list = all(isinstance(item, dict) for item in value)
-        return value if is_list else None
+        if is_list:
+            return value
+        return None
     for name, items in value.items():
         if str(name).strip().lower() not in LISTS:
             continue
@@ -195,12 +198,15 @@ def _read_item(item: Any) -> ProposedFact | None:
     members = _name_members(item)
     name = _text(members.get("op")).strip().lower()
     quote = collapse_whitespace(_text(members.get("quote")))
-    text = "" if name in REMOVALS else collapse_whitespace(_text(members.get("text")))
+    text = ""
+    if name not in REMOVALS:
+        text = collapse_whitespace(_text(members.get("text")))
     kind = _text(members.get("type")).strip().lower()
     op = OPERATIONS.get(name)
     number = _integer(members.get("id"))
     if op is None or not quote or not (text or (op == "supersede" and number is not None)):
-        return None  # such as an "ignore"
+        # Such as an "ignore".
+        return None
     return ProposedFact(
         quote[:MAX_QUOTE_CHARACTERS],
         op,
@@ -215,20 +221,27 @@ def _read_item(item: Any) -> ProposedFact | None:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         value = next((v for v in value if isinstance(v, str)), None)
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""
 
 
 def _integer(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     match = _number.search(str(value))
-    return int(match[0]) if match else None
+    if match:
+        return int(match[0])
+    return None
 
 
 def _importance(value: Any) -> float:
     """Return an importance of 0 to 1, also where the scale was of 10 or 100."""
     try:
-        number = float(value) if not isinstance(value, bool) else math.nan
+        if not isinstance(value, bool):
+            number = float(value)
+        else:
+            number = math.nan
     except (TypeError, ValueError, OverflowError):
         return 0.5
     if not math.isfinite(number):
@@ -246,5 +259,8 @@ def _clip(text: str, characters: int) -> str:
 
 
 def _excerpt(item: Any) -> str:
-    text = item.get("text") if isinstance(item, dict) else item
+    if isinstance(item, dict):
+        text = item.get("text")
+    else:
+        text = item
     return collapse_whitespace(str(text if isinstance(text, str) else item))[:MAX_FACT_CHARACTERS]

@@ -19,7 +19,8 @@ from memory.stores.sql.rows.blocks import EditSource
 from memory.stores.sql.turns import replaced_turns, unread_turns
 from memory.stores.sql.turns.unread_turns import TurnMessage
 
-ACTOR, EDITED = "extraction", "edited"
+ACTOR = "extraction"
+EDITED = "edited"
 MAX_QUOTE_CHARACTERS = 500
 
 

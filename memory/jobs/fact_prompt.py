@@ -92,9 +92,13 @@ def _elements(said_lines: Sequence[SaidLine], zone: str) -> Iterator[str]:
     day = ""
     for role, text, said_at, name in said_lines:
         today = day_of(said_at, zone)
-        when = f' at="{moment_of(said_at, zone)}"' if today != day else ""
+        when = ""
+        if today != day:
+            when = f' at="{moment_of(said_at, zone)}"'
         day = today
-        name_attribute = f' name="{_attribute(name)}"' if name else ""
+        name_attribute = ""
+        if name:
+            name_attribute = f' name="{_attribute(name)}"'
         yield f"<{role}{name_attribute}{when}>{escape(text)}</{role}>"
 
 

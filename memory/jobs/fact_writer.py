@@ -23,7 +23,8 @@ from memory.stores.sql.turns import unread_turns
 
 KIND = "extract"
 LASTING = ("identity", "preference")
-AGAIN_SECONDS, AGAIN_FACTOR = 6 * 3600.0, 4  # until turns that were set aside are read again
+# Until turns that were set aside are read again.
+AGAIN_SECONDS, AGAIN_FACTOR = 6 * 3600.0, 4
 Count = Callable[[Sequence[Drop]], None]
 
 
@@ -45,8 +46,11 @@ class FactWriter:
         rules: fact_prompt.ExtractionRules,
         count: Count = count_nothing,
     ) -> None:
-        self._job, self._batch, self._scope = job, batch, job.scope_id or 0
-        self._human, self._rules = human, rules
+        self._job = job
+        self._batch = batch
+        self._scope = job.scope_id or 0
+        self._human = human
+        self._rules = rules
         self._request = f"job_{job.held[0]}"
         self._count = count
 
@@ -60,7 +64,9 @@ class FactWriter:
         texts = fold_texts([s.content for s in user_lines])
         for fact in answer.facts:
             index, reason = find_evidence(fact, texts)
-            message = user_lines[index] if index is not None else None
+            message = None
+            if index is not None:
+                message = user_lines[index]
             origin = origin_of(conn, message, self._masked(fact.quote))
             source = origin.message
             reason = self._why_unwanted(fact, reason) or self._keep(
@@ -69,7 +75,9 @@ class FactWriter:
             if reason is None:
                 record.kept += 1
             else:
-                text = "" if reason == "secret" else self._masked(fact.text or fact.quote)
+                text = ""
+                if reason != "secret":
+                    text = self._masked(fact.text or fact.quote)
                 record.drops.append(Drop("fact", reason, text, source))
         self._end(conn, record)
         scopes.touch(conn, self._scope)
@@ -158,7 +166,9 @@ class FactWriter:
         if fact.op == "add" or fact.id is None or not 0 < fact.id <= len(known_facts):
             return []
         named_fact = known_facts[fact.id - 1]
-        return [named_fact] if is_about(named_fact.text, fact) else []
+        if is_about(named_fact.text, fact):
+            return [named_fact]
+        return []
 
     def _forget(
         self, conn: Connection, known_facts: Sequence[KnownFacts], origin: FactOrigin
@@ -169,7 +179,9 @@ class FactWriter:
                 self._edit(conn, {known_fact.text}, None, origin)
             else:
                 fact_rows.set_aside(conn, self._scope, known_fact.passage, ACTOR)
-        return None if known_facts else "wrong_id"
+        if known_facts:
+            return None
+        return "wrong_id"
 
     def _alike(self, conn: Connection, text: str) -> list[KnownFacts]:
         """Return current facts that may say the same, including new ones of this answer."""

@@ -32,7 +32,8 @@ class FileReading:
     def __init__(
         self, db: Database, blocks: BlockDefaults, reader: FileReader | None = None
     ) -> None:
-        self._db, self._blocks = db, blocks
+        self._db = db
+        self._blocks = blocks
         self._reader = reader or FileReader()
         self.limits = DocumentLimits()
 

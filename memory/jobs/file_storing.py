@@ -23,7 +23,8 @@ from memory.stores.sql.rows.file_passages import NewFilePassage, UploadPlace
 from memory.stores.sql.rows.file_uploads import read_chunk
 from memory.stores.sql.rows.files import ReadResult
 
-TOGETHER = 20  # passages of a piece
+# Passages of a piece.
+TOGETHER = 20
 GRAMS_TOGETHER = 500
 
 
@@ -35,7 +36,8 @@ class FileStoring:
     """What is stored of one upload."""
 
     def __init__(self, db: Database, place: UploadPlace) -> None:
-        self._db, self.place = db, place
+        self._db = db
+        self.place = place
         self._count = 0
         self._head: HeadFrame | None = None
 
@@ -45,10 +47,13 @@ class FileStoring:
 
         def piece(conn: Connection, share: WriterShare) -> bool | None:
             is_done = file_removal.remove_read_rows(conn, share, upload, lambda _: None)
-            return None if is_done else True
+            if is_done:
+                return None
+            return True
 
         await write_batches(self._db, piece, self.place.scope_id)
-        self._count, self._head = 0, None
+        self._count = 0
+        self._head = None
 
     async def size(self) -> int:
         row = await self._db.read(partial(files.find_upload, upload=self.place.key))

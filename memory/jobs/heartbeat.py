@@ -25,9 +25,12 @@ from memory.stores.sql.engine.write_lock import NOTHING
 from memory.stores.sql.rows import policies, reflections
 from memory.stores.sql.rows.jobs import enqueue
 
-PAGE = 200  # memories that are looked at together
-BEGAN = 0  # of no scope: the row that says when the clock was first looked at
-s, x = t.scopes.c, reflection_runs.c
+# Memories that are looked at together.
+PAGE = 200
+# Of no scope: the row that says when the clock was first looked at.
+BEGAN = 0
+s = t.scopes.c
+x = reflection_runs.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +49,22 @@ def is_due(plan: ReflectionPlan, zone: str, since: float, now: float) -> bool:
     """Tell whether the clock of a plan struck between two Unix times. zone: of the user."""
     if not plan.cron or since >= now:
         return False
-    from cronsim import CronSim  # imported only where a clock is set
+    # Imported only where a clock is set.
+    from cronsim import CronSim
 
     place = _find_zone(zone or plan.zone)
     try:
         next_time = next(CronSim(plan.cron, datetime.fromtimestamp(since, place)))
-    except StopIteration:  # such as on 30 February
+    except StopIteration:
+        # Such as on 30 February.
         return False
     return next_time.timestamp() <= now
 
 
 def _find_zone(name: str) -> tzinfo:
-    return UTC if name == "UTC" else ZoneInfo(name)
+    if name == "UTC":
+        return UTC
+    return ZoneInfo(name)
 
 
 async def queue_due(db: Database, find_plan: FindPlan) -> int:
@@ -69,7 +76,8 @@ async def queue_due(db: Database, find_plan: FindPlan) -> int:
             lambda conn: reflections.note_run(conn, BEGAN, None, now), small=True, lock=NOTHING
         )
         return 0
-    count, after_key = 0, 0
+    count = 0
+    after_key = 0
     while used := await db.read(partial(_list_used, after_key=after_key)):
         due = [memory for memory in used if await _is_memory_due(memory, find_plan, began, now)]
         for memory in due:
@@ -81,7 +89,10 @@ async def queue_due(db: Database, find_plan: FindPlan) -> int:
 
 async def _is_memory_due(memory: UsedMemory, find_plan: FindPlan, began: float, now: float) -> bool:
     plan = await find_plan(memory.tenant, split_memory_name(memory.agent)[0])
-    since = memory.ran_at if memory.ran_at else max(memory.created_at, began)
+    if memory.ran_at:
+        since = memory.ran_at
+    else:
+        since = max(memory.created_at, began)
     return is_due(plan, memory.zone, since, now)
 
 

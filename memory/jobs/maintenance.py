@@ -29,8 +29,10 @@ from memory.stores.sql.rows.jobs import Effect, QueuedJob, delete_dead, enqueue
 from memory.stores.sql.rows.skill_block import Align
 
 DAY = 86400.0
-AGAIN_SECONDS = 10.0  # behind the end of a lease
-PERIOD_SECONDS = 3600.0  # between checks for expired rows
+# Behind the end of a lease.
+AGAIN_SECONDS = 10.0
+# Between checks for expired rows.
+PERIOD_SECONDS = 3600.0
 # Dead jobs are kept for inspection, but not for ever: they may contain a user's messages.
 DEAD_DAYS = 30
 Embed = Callable[[int, bool], Awaitable[bool]]
@@ -117,7 +119,8 @@ def embed_handler(embed: Embed) -> Handler:
     """Return the job that makes a scope's missing vectors, queued again until done."""
 
     async def run(job: QueuedJob) -> Effect | None:
-        scope_id, all_rows = job.scope_id, bool(job.payload.get("whole"))
+        scope_id = job.scope_id
+        all_rows = bool(job.payload.get("whole"))
         if scope_id is None or not await embed(scope_id, all_rows):
             return None
         return lambda conn: enqueue(conn, vectors.job_of(scope_id, whole=all_rows))
@@ -129,7 +132,8 @@ def fade_handler(db: Database) -> Handler:
     """Return the job that sets faint passages aside; they can be restored."""
 
     async def fade(_: QueuedJob) -> None:
-        now, after_key = clock.now(), 0
+        now = clock.now()
+        after_key = 0
         while keys := await db.read(partial(passage_lifecycle.faint, now=now, after=after_key)):
             await db.write(partial(passage_lifecycle.fade, now=now, keys=keys), piece=True)
             after_key = keys[-1]

@@ -35,7 +35,8 @@ from memory.stores.sql.rows.messages import SearchQuery
 
 KIND = "reflect"
 ACTOR = "reflection"
-ROUNDS, CALLS = 5, 16
+ROUNDS = 5
+CALLS = 16
 TOKENS = 2000
 NEWEST_MESSAGES = 20
 PROMPT = (
@@ -76,7 +77,8 @@ class ReflectionPlan:
 
 
 NO_PLAN = ReflectionPlan()
-FindPlan = Callable[[str, str], Awaitable[ReflectionPlan]]  # of a tenant's agent
+# Of a tenant's agent.
+FindPlan = Callable[[str, str], Awaitable[ReflectionPlan]]
 
 
 async def find_no_plan(tenant: str, agent: str) -> ReflectionPlan:
@@ -101,11 +103,10 @@ class ReflectionSchedule:
             return []
         name = keyed_hash(scope_key, b"reflect").hex()
         payload = {"model": model, "rounds": 0, **({"project": project} if project else {})}
-        turn_jobs = (
-            [QueuedJob(KIND, payload, dedupe=f"{KIND}-turns-{name}", every=self.turns)]
-            if self.turns
-            else []
-        )
+        if self.turns:
+            turn_jobs = [QueuedJob(KIND, payload, dedupe=f"{KIND}-turns-{name}", every=self.turns)]
+        else:
+            turn_jobs = []
         return [
             *turn_jobs,
             *(
@@ -158,7 +159,10 @@ def reflection_handler(
 
     async def run(job: QueuedJob) -> Effect | None:
         scope = await db.read(lambda conn: _find_scope(conn, job.scope_id))
-        plan = NO_PLAN if scope is None else await find_plan(*scope)
+        if scope is None:
+            plan = NO_PLAN
+        else:
+            plan = await find_plan(*scope)
         own_blocks = blocks(str(job.payload.get("project") or ""))
         reflection_input = await db.read(lambda conn: _read_input(conn, job, own_blocks, plan))
         if reflection_input is None:
@@ -190,8 +194,11 @@ class _Reflection:
         reflection_input: _ReflectionInput,
         context: tools.ToolContext,
     ) -> None:
-        self._db, self._model, self._job = db, model, job
-        self._input, self._context = reflection_input, context
+        self._db = db
+        self._model = model
+        self._job = job
+        self._input = reflection_input
+        self._context = context
         plan = reflection_input.plan
         self._labels = frozenset(plan.labels)
         self._rehearsal = Rehearsal(db, context) if plan.is_dry else None
@@ -199,9 +206,12 @@ class _Reflection:
 
     async def run(self) -> None:
         """Run the rounds."""
-        job, context = self._job, self._context
+        job = self._job
+        context = self._context
         messages = _prompt_messages(self._input)
-        done = 0 if self._rehearsal is not None else job.payload["rounds"]
+        done = 0
+        if self._rehearsal is None:
+            done = job.payload["rounds"]
         for round_index in range(done, ROUNDS):
             message = await self._model(self._input.call, messages, TOKENS)
             calls = _calls(message)
@@ -239,13 +249,18 @@ class _Reflection:
         try:
             arguments = tools.parse_arguments(call)
         except ToolError:
-            return False  # it is answered by the tool
+            # It is answered by the tool.
+            return False
         return arguments.get("label") not in self._labels
 
     def _settle(self, *, has_edited: bool) -> None:
         """Say what is written at the end: a proposal, or that nothing was to be done."""
-        scope_id, digest = self._context.scope_id, self._input.digest
-        changes = self._rehearsal.changes if self._rehearsal is not None else []
+        scope_id = self._context.scope_id
+        digest = self._input.digest
+        if self._rehearsal is not None:
+            changes = self._rehearsal.changes
+        else:
+            changes = []
         if changes:
 
             def propose(conn: Connection) -> None:
@@ -262,7 +277,9 @@ def _find_scope(conn: Connection, scope_id: int | None) -> tuple[str, str] | Non
     scope_columns = t.scopes.c
     query = select(scope_columns.tenant, scope_columns.agent).where(scope_columns.id == scope_id)
     row = conn.execute(query).first()
-    return None if row is None else (row.tenant, row.agent)
+    if row is None:
+        return None
+    return (row.tenant, row.agent)
 
 
 def _read_input(
@@ -304,7 +321,9 @@ def _calls(message: Json) -> list[tools.ToolCall]:
         return []
     parsed_calls = []
     for tool_call in tool_calls[:CALLS]:
-        function = tool_call.get("function") if isinstance(tool_call, dict) else None
+        function = None
+        if isinstance(tool_call, dict):
+            function = tool_call.get("function")
         if (
             not isinstance(function, dict)
             or not isinstance(tool_call.get("id"), str)

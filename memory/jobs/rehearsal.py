@@ -32,14 +32,16 @@ class _TakenBack(Exception):
 
     def __init__(self, results: dict[int, str], changes: list[ReflectionChange]) -> None:
         super().__init__("a dry run writes nothing")
-        self.results, self.changes = results, changes
+        self.results = results
+        self.changes = changes
 
 
 class Rehearsal:
     """The rounds of one dry run. changes: what they came to so far."""
 
     def __init__(self, db: Database, context: tools.ToolContext) -> None:
-        self._db, self._context = db, context
+        self._db = db
+        self._context = context
         self._rounds: list[Round] = []
         self._seen = dict(context.seen_versions)
         self._blocks_before: dict[str, CoreBlock] = {}
@@ -59,7 +61,8 @@ class Rehearsal:
 
     def replay(self, conn: Connection) -> dict[int, str]:
         """Run all rounds; return the results of the newest."""
-        context, results = self._context, dict[int, str]()
+        context = self._context
+        results = dict[int, str]()
         context.seen_versions.clear()
         context.seen_versions.update(self._seen)
         for calls in self._rounds:
@@ -75,11 +78,18 @@ class Rehearsal:
         after = block_rows.all_of(conn, self._context.block_set)
         changes: list[ReflectionChange] = []
         for label in sorted({*before, *after}):
-            old_block, new_block = before.get(label), after.get(label)
-            old_value = old_block.value if old_block is not None else None
-            new_value = new_block.value if new_block is not None else None
+            old_block = before.get(label)
+            new_block = after.get(label)
+            old_value = None
+            if old_block is not None:
+                old_value = old_block.value
+            new_value = None
+            if new_block is not None:
+                new_value = new_block.value
             if old_value != new_value:
-                version = old_block.version if old_block is not None else 0
+                version = 0
+                if old_block is not None:
+                    version = old_block.version
                 change = ReflectionChange("block", label, before=old_value, after=new_value)
                 changes.append(msgspec.structs.replace(change, version=version))
         return changes

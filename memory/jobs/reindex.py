@@ -21,8 +21,10 @@ from memory.stores.sql.index import vectors
 from memory.stores.sql.rows.index_documents import READERS
 from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 
-PAGE = 200  # most rows of a transaction, for which a concurrent turn has to wait
-JOB_SECONDS = 60.0  # budget of one job; remaining work is queued again
+# Most rows of a transaction, for which a concurrent turn has to wait.
+PAGE = 200
+# Budget of one job; remaining work is queued again.
+JOB_SECONDS = 60.0
 KINDS = (*READERS, *(f"swept {name}" for name in READERS), "done")
 
 
@@ -44,7 +46,9 @@ def step(conn: Connection, progress: ReindexProgress) -> tuple[ReindexProgress, 
         fts.note_terms(conn)
         return ReindexProgress("done"), 0
     sweeping, _, kind = progress.kind.rpartition(" ")
-    share, after_key, row_count = WriterShare(PAGE), progress.after, 0
+    share = WriterShare(PAGE)
+    after_key = progress.after
+    row_count = 0
     while True:
         keys = (_swept if sweeping else _put_documents)(conn, kind, after_key)
         row_count += len(keys)
@@ -130,7 +134,8 @@ def reindex_handler(db: Database) -> Handler:
     """Return the job that continues for some seconds and queues the rest."""
 
     async def run(job: QueuedJob) -> None:
-        progress, deadline = ReindexProgress(**job.payload), time.monotonic() + JOB_SECONDS
+        progress = ReindexProgress(**job.payload)
+        deadline = time.monotonic() + JOB_SECONDS
         while True:
             progress, _ = await db.write(partial(step, progress=progress), piece=True)
             if progress.kind == "done" or time.monotonic() > deadline:

@@ -84,18 +84,23 @@ def find_fault(draft: SkillDraft, evidence: TaskEvidence, screen: Screen, charac
     foreign_words = find_foreign_words(
         skill_words, "\n".join(evidence.turn_texts), tools, evidence.known_tools
     )
-    return f"it names what is not in its turns: {', '.join(foreign_words)}" if foreign_words else ""
+    if foreign_words:
+        return f"it names what is not in its turns: {', '.join(foreign_words)}"
+    return ""
 
 
 def _from_json(answer: str) -> SkillDraft | None:
-    begin, end = answer.find("{"), answer.rfind("}")
+    begin = answer.find("{")
+    end = answer.rfind("}")
     if begin < 0 or end < begin or not answer.startswith(("{", "```")):
         return None
     try:
         members = decode_foreign(answer[begin : end + 1])
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
-    text = members.get("text") if isinstance(members, dict) else None
+    text = None
+    if isinstance(members, dict):
+        text = members.get("text")
     if not isinstance(text, str) or not text.strip():
         return None
     return SkillDraft(str(members.get("name") or ""), str(members.get("description") or ""), text)

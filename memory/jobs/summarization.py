@@ -69,8 +69,12 @@ def summary_handler(
         async def ask(messages: Sequence[Json], tokens: int) -> str:
             return answer_text(await model(call, messages, tokens))
 
-        payload, text = job.payload, job.payload.get("made", earlier_summary)
-        remaining_pieces = payload["pieces"] if "pieces" in payload else [[escape(payload["text"])]]
+        payload = job.payload
+        text = job.payload.get("made", earlier_summary)
+        if "pieces" in payload:
+            remaining_pieces = payload["pieces"]
+        else:
+            remaining_pieces = [[escape(payload["text"])]]
         try:
             while remaining_pieces:
                 text = await step(ask, text, remaining_pieces[0], payload["tokens"], prompt())
@@ -102,7 +106,9 @@ def _read_request(conn: Connection, job: QueuedJob) -> tuple[BackgroundCall, str
         return None
     base = job.payload["base"]
     earlier_summary = _stored_summary(conn, job, base) if base else ""
-    return None if earlier_summary is None else (call, earlier_summary)
+    if earlier_summary is None:
+        return None
+    return (call, earlier_summary)
 
 
 def _stored_summary(conn: Connection, job: QueuedJob, link: str) -> str | None:

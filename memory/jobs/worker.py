@@ -23,9 +23,12 @@ from memory.stores.sql.rows.jobs import ClaimedJob, Effect, QueuedJob
 log = logging.getLogger("mnemogate")
 # Its result is written when the job is completed, once.
 Handler = Callable[[QueuedJob], Awaitable[Effect | None]]
-LEASE = 120.0  # timeout of a handler
-SLOW_HANDS = 3  # tasks that mostly wait for models
-LONG_LEASE = 900.0  # timeout of a handler that takes minutes
+# Timeout of a handler.
+LEASE = 120.0
+# Tasks that mostly wait for models.
+SLOW_HANDS = 3
+# Timeout of a handler that takes minutes.
+LONG_LEASE = 900.0
 
 
 class Worker:
@@ -35,7 +38,9 @@ class Worker:
     """
 
     def __init__(self, db: Database, *, poll: float = 1.0, lease: float = LEASE) -> None:
-        self._db, self._poll, self._lease = db, poll, lease
+        self._db = db
+        self._poll = poll
+        self._lease = lease
         self._handlers: dict[str, Handler] = {}
         self._periods: dict[str, float] = {}
         self._next: dict[str, float] = {}
@@ -112,7 +117,8 @@ class Worker:
 
     async def stop(self) -> None:
         """Cancel the running jobs and wait for them to end."""
-        tasks, self._tasks = set(self._tasks), []
+        tasks = set(self._tasks)
+        self._tasks = []
         while tasks:
             for task in tasks:
                 task.cancel()
@@ -241,7 +247,8 @@ class Worker:
             defect = None if isinstance(e, MemoryFault) else e
             log_values = (kind, claimed_job.attempts, e)
             log.warning("background job %s (attempt %d) failed: %s", *log_values, exc_info=defect)
-            name, max_attempts = type(e).__name__, _most_attempts(e)
+            name = type(e).__name__
+            max_attempts = _most_attempts(e)
             await self._db.write(
                 lambda conn: jobs.fail(conn, claimed_job, name, max_attempts),
                 small=True,
@@ -251,7 +258,9 @@ class Worker:
 
 def _most_attempts(error: Exception) -> int:
     if isinstance(error, Unusable):
-        return 1 if error.is_last else jobs.ANSWERS
+        if error.is_last:
+            return 1
+        return jobs.ANSWERS
     return jobs.ATTEMPTS
 
 
@@ -259,4 +268,6 @@ def _lock_of(job: QueuedJob, effect: jobs.Effect | None) -> WriteLock:
     """Return what the end of a job keeps others from: writes of its scope, if it has an effect."""
     if effect is None:
         return NOTHING
-    return EVERYTHING if job.scope_id is None else job.scope_id
+    if job.scope_id is None:
+        return EVERYTHING
+    return job.scope_id

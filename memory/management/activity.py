@@ -23,8 +23,10 @@ from memory.stores.sql.rows import scopes
 from memory.stores.sql.rows.conversations import FoundConversation
 from memory.stores.sql.rows.scopes import VisibleScopes
 
-MAX_TURNS = 300  # that the monitors look at
-MAX_SHOWN_CALLS = 64  # of one turn
+# That the monitors look at.
+MAX_TURNS = 300
+# Of one turn.
+MAX_SHOWN_CALLS = 64
 CORE_EDITS = frozenset({"core_memory_append", "core_memory_replace", "memory_rethink"})
 
 
@@ -229,7 +231,9 @@ def explained_turn(ident: str) -> tuple[int, float]:
 def split_core(core: str) -> tuple[str, str]:
     """Split an injected core text into the blocks and the summary of evicted messages."""
     start = core.rfind("<conversation_summary ")
-    return (core, "") if start < 0 else (core[:start].rstrip(), core[start:])
+    if start < 0:
+        return (core, "")
+    return (core[:start].rstrip(), core[start:])
 
 
 def calls_of(explain: ExplainSummary) -> list[ObservedCall]:
@@ -248,7 +252,9 @@ async def edit_mark(memory: Memory, scope: Scope) -> tuple[int, int] | None:
 
     def work(conn: Any) -> tuple[int, int] | None:
         scope_id = scopes.find(conn, scope)
-        return None if scope_id is None else rows.newest_edit(conn, scope_id)
+        if scope_id is None:
+            return None
+        return rows.newest_edit(conn, scope_id)
 
     return await read(memory, work)
 
@@ -287,8 +293,13 @@ async def read_thread_notes(
 
 
 def _recent_turn(row: rows.RecordedActivity) -> RecentTurn:
-    lines = row.record.split("\n") if row.record else []
-    explain = msgspec.json.decode(lines[-1], type=ExplainSummary) if lines else None
+    if row.record:
+        lines = row.record.split("\n")
+    else:
+        lines = []
+    explain = None
+    if lines:
+        explain = msgspec.json.decode(lines[-1], type=ExplainSummary)
     if explain is not None:
         del explain.tools[MAX_SHOWN_CALLS:]
     return RecentTurn(

@@ -17,7 +17,9 @@ __all__ = ["LinePlace", "enter_line", "is_first", "leave_line", "place_in_line"]
 def place_in_line(memory: Memory, tenant: str, agent: str) -> LinePlace | None:
     """Return this worker's place at an agent; None where no other worker can serve it."""
     holder = memory.db.holder
-    return LinePlace(tenant, agent, holder) if holder is not None else None
+    if holder is not None:
+        return LinePlace(tenant, agent, holder)
+    return None
 
 
 async def enter_line(memory: Memory, place: LinePlace) -> bool:

@@ -33,7 +33,8 @@ __all__ = [
     "read_agents",
     "undo_edit",
 ]
-Name = tuple[str, str]  # tenant, and name or id
+# Tenant, and name or id.
+Name = tuple[str, str]
 T = TypeVar("T")
 
 

@@ -46,7 +46,9 @@ async def list_conversations(
 
     def work(conn: Connection) -> list[FoundConversation]:
         scope_id = scopes.find(conn, scope)
-        return [] if scope_id is None else rows.page(conn, scope_id, before, limit)
+        if scope_id is None:
+            return []
+        return rows.page(conn, scope_id, before, limit)
 
     return await read(memory, work)
 
@@ -56,7 +58,9 @@ async def read_titles(memory: Memory, scope: Scope, names: Sequence[str]) -> dic
 
     def work(conn: Connection) -> dict[str, str]:
         scope_id = scopes.find(conn, scope)
-        return {} if scope_id is None or not names else rows.read_titles(conn, scope_id, names)
+        if scope_id is None or not names:
+            return {}
+        return rows.read_titles(conn, scope_id, names)
 
     return await read(memory, work)
 
@@ -81,12 +85,12 @@ async def list_messages(
 
     def work(conn: Connection) -> list[MessageRow] | None:
         scope_id = scopes.find(conn, scope)
-        conversation = None if scope_id is None else rows.find_named(conn, scope_id, name)
-        return (
-            None
-            if conversation is None
-            else message_rows.page(conn, conversation.key, after, limit)
-        )
+        conversation = None
+        if scope_id is not None:
+            conversation = rows.find_named(conn, scope_id, name)
+        if conversation is None:
+            return None
+        return message_rows.page(conn, conversation.key, after, limit)
 
     message_page = await read(memory, work)
     if message_page is None:
@@ -98,13 +102,17 @@ def read_message(row: MessageRow, screen: Screen) -> Json:
     """Return a listed message as it was given, without its secrets."""
     message = message_rows.parse_message(row["body"], row["role"], row["content"])
     # The body of a history that is kept here has them; its text says that some were left out.
-    return screen.mask_message(message) if MASK_BEGINNING in row["content"] else message
+    if MASK_BEGINNING in row["content"]:
+        return screen.mask_message(message)
+    return message
 
 
 async def search_messages(memory: Memory, scope: Scope, query: SearchQuery) -> list[MessageRow]:
     """Search messages, best first; without words, the newest. Raises StoreUnavailable."""
     scope_id = await find_scope(memory, scope)
-    return [] if scope_id is None else await memory.retrieval.messages(scope_id, query)
+    if scope_id is None:
+        return []
+    return await memory.retrieval.messages(scope_id, query)
 
 
 async def read_conversation(

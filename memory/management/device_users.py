@@ -22,7 +22,8 @@ from memory.stores.sql.transfer import exporter
 # Of `metadata.user_id`, in each form that Claude Code has sent, its session left out. A UUID alone
 # may be any program's user, and stays.
 DEVICE = re.compile(r"[0-9a-f]{64}|user_[0-9a-f]{64}(?:_account_[0-9a-f-]*)?")
-LISTED = 500  # users that are read at a time
+# Users that are read at a time.
+LISTED = 500
 
 
 async def find_device_users(memory: Memory, tenant: str) -> list[str]:

@@ -24,7 +24,9 @@ async def list_drops(memory: Memory, scope: Scope, query: DropQuery) -> list[dic
 
     def work(conn: Connection) -> list[dict[str, Any]]:
         scope_id = scopes.find(conn, scope)
-        return [] if scope_id is None else job_records.list_drops(conn, [scope_id], query)
+        if scope_id is None:
+            return []
+        return job_records.list_drops(conn, [scope_id], query)
 
     return await read(memory, work)
 

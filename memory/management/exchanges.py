@@ -25,7 +25,9 @@ async def list_exchanges(
 
     def work(conn: Connection) -> list[Exchange]:
         scope_id = scopes.find(conn, scope)
-        conversation = None if scope_id is None else conversations.find_named(conn, scope_id, name)
+        conversation = None
+        if scope_id is not None:
+            conversation = conversations.find_named(conn, scope_id, name)
         if conversation is None:
             return []
         return exchanges.page(conn, conversation.key, place, limit, newest=newest)

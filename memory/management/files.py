@@ -22,7 +22,8 @@ from memory.stores.sql.rows.file_uploads import CHUNK_BYTES, ExpectedFile, FileL
 from memory.stores.sql.rows.files import NewUpload
 from memory.stores.sql.rows.management_context import ManagementActor
 
-VERSIONS = 100  # that are listed of a file
+# That are listed of a file.
+VERSIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,10 @@ class _Intake:
     def __init__(
         self, memory: Memory, actor: ManagementActor, upload: int, limits: FileLimits
     ) -> None:
-        self._memory, self._actor, self._upload, self._limits = memory, actor, upload, limits
+        self._memory = memory
+        self._actor = actor
+        self._upload = upload
+        self._limits = limits
         self._digest = hashlib.sha256()
         self._size = self._position = 0
         self._first = b""
@@ -175,7 +179,10 @@ async def list_files(memory: Memory, scope: Scope) -> list[StoredFile]:
 
     def work(conn: Connection) -> list[StoredFile]:
         scope_id = scopes.find(conn, scope)
-        rows = [] if scope_id is None else files.list_files(conn, scope_id)
+        if scope_id is None:
+            rows = []
+        else:
+            rows = files.list_files(conn, scope_id)
         return [_describe(row) for row in rows]
 
     return await read(memory, work)

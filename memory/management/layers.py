@@ -39,7 +39,8 @@ __all__ = [
     "writers_of",
 ]
 T = TypeVar("T")
-Name = tuple[str, str]  # tenant, and name
+# Tenant, and name.
+Name = tuple[str, str]
 
 
 async def _write(memory: Memory, tenant: str, work: Callable[[Connection], T]) -> T:

@@ -39,7 +39,8 @@ from memory.stores.sql.transfer import exporter, importer
 from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
 
 MOVED = ("blocks", "passages", "conversations", "messages")
-MILLISECOND = 0.001  # what an export tells of a time
+# What an export tells of a time.
+MILLISECOND = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,10 @@ def _to_core(label: str, block: StoredBlock) -> CoreBlock:
 
 def _join_blocks(block: StoredBlock, text: str) -> StoredBlock:
     """Return a block with the lines of a text that it has not."""
-    lines = block.value.split("\n") if block.value else []
+    if block.value:
+        lines = block.value.split("\n")
+    else:
+        lines = []
     block_lines = {line.strip() for line in lines}
     missing_lines = [
         line for line in text.split("\n") if line.strip() and line.strip() not in block_lines
@@ -163,10 +167,8 @@ def _is_there(name: str, source_holdings: AgentHoldings, target_holdings: AgentH
     """Tell whether the target has this very conversation, whole."""
     if name not in target_holdings.conversations:
         return False
-    (began, source_count), (target_begin, heard) = (
-        source_holdings.conversations[name],
-        target_holdings.conversations[name],
-    )
+    (began, source_count) = source_holdings.conversations[name]
+    (target_begin, heard) = target_holdings.conversations[name]
     return abs(began - target_begin) <= MILLISECOND and heard >= source_count
 
 
@@ -174,7 +176,8 @@ def _free_name(
     name: str, user: str, source_holdings: AgentHoldings, target_holdings: AgentHoldings
 ) -> str:
     """Return another name of a conversation, the same one each time it arrives."""
-    number, suffix = 1, f" ({user[:100]})"
+    number = 1
+    suffix = f" ({user[:100]})"
     while True:
         free_name = f"{name[: 250 - len(suffix)]}{suffix if number == 1 else f'{suffix} {number}'}"
         moved_holdings = AgentHoldings(
@@ -201,7 +204,10 @@ async def merge_users(
     raises, before anything is changed. Raises Conflict, StoreUnavailable: what has arrived stays,
     and doing it again does the rest.
     """
-    plan, owners, body, lines = await plan_merge(db, merge), merge.owners, bytearray(), 0
+    plan = await plan_merge(db, merge)
+    owners = merge.owners
+    body = bytearray()
+    lines = 0
     async for line in exporter.export(db, *owners.source):
         lines += 1
         on_progress(lines)
@@ -234,11 +240,9 @@ def _translate(plan: MergePlan, line: ExportLine) -> Iterator[ExportLine]:
             joined_block = _join_blocks(target_block, line.value)
             if joined_block == target_block or line.deleted:
                 return
-            line.value, line.limit, line.description = (
-                joined_block.value,
-                joined_block.limit,
-                joined_block.description,
-            )
+            line.value = joined_block.value
+            line.limit = joined_block.limit
+            line.description = joined_block.description
         case ConversationLine():
             if line.id in plan.arrived[line.memory]:
                 return

@@ -52,11 +52,16 @@ async def list_passages(
 
     forgotten: list those that were set aside instead.
     """
-    page = passage_lifecycle.list_superseded if forgotten else rows.page
+    if forgotten:
+        page = passage_lifecycle.list_superseded
+    else:
+        page = rows.page
 
     def work(conn: Connection) -> list[Passage]:
         scope_id = scopes.find(conn, scope)
-        return [] if scope_id is None else page(conn, scope_id, before, limit)
+        if scope_id is None:
+            return []
+        return page(conn, scope_id, before, limit)
 
     return await read(memory, work)
 
@@ -66,7 +71,9 @@ async def list_oldest(memory: Memory, scope: Scope, after: int, limit: int) -> l
 
     def work(conn: Connection) -> list[Passage]:
         scope_id = scopes.find(conn, scope)
-        return [] if scope_id is None else rows.page_after(conn, scope_id, after, limit)
+        if scope_id is None:
+            return []
+        return rows.page_after(conn, scope_id, after, limit)
 
     return await read(memory, work)
 
@@ -76,7 +83,9 @@ async def get_passage(memory: Memory, scope: Scope, ident: str) -> Passage:
 
     def work(conn: Connection) -> Passage | None:
         scope_id = scopes.find(conn, scope)
-        return None if scope_id is None else rows.get(conn, [scope_id], ident)
+        if scope_id is None:
+            return None
+        return rows.get(conn, [scope_id], ident)
 
     passage = await read(memory, work)
     if passage is None:
@@ -89,7 +98,9 @@ async def search_passages(
 ) -> list[Passage]:
     """Search passages, best first; without words, the newest. Raises StoreUnavailable."""
     scope_id = await find_scope(memory, scope)
-    return [] if scope_id is None else await memory.retrieval.passages(scope_id, passage_filter)
+    if scope_id is None:
+        return []
+    return await memory.retrieval.passages(scope_id, passage_filter)
 
 
 async def search_all(memory: Memory, scope: Scope, passage_filter: PassageFilter) -> list[Passage]:
@@ -99,7 +110,10 @@ async def search_all(memory: Memory, scope: Scope, passage_filter: PassageFilter
     """
 
     def work(conn: Connection) -> list[tuple[str, int | None]]:
-        own_scopes = [scope, scope.general] if scope.project else [scope]
+        if scope.project:
+            own_scopes = [scope, scope.general]
+        else:
+            own_scopes = [scope]
         layer_list = layers.list_layers(conn, scope)
         return [
             *((OWN, scopes.find(conn, own_scope)) for own_scope in own_scopes),
@@ -146,7 +160,9 @@ async def list_older(memory: Memory, scope: Scope, ident: str) -> list[Passage]:
 
     def work(conn: Connection) -> list[Passage]:
         scope_id = scopes.find(conn, scope)
-        return [] if scope_id is None else passage_edits.older_wordings(conn, scope_id, ident)
+        if scope_id is None:
+            return []
+        return passage_edits.older_wordings(conn, scope_id, ident)
 
     return await read(memory, work)
 
@@ -171,7 +187,8 @@ async def undo_newest(memory: Memory, actor: ManagementActor) -> UndoneChange:
         newest_edit = passage_edits.find_newest(conn, scope_id)
         if newest_edit is None:
             raise NotFound("There is no change to undo.")
-        kind, name = newest_edit.kind, newest_edit.name
+        kind = newest_edit.kind
+        name = newest_edit.name
         if kind == "block":
             block = blocks.undo(conn, BlockSet(scope_id, actor.defaults), name, actor.source)
             return UndoneChange(kind, name, None if block is None else block.value)

@@ -43,7 +43,9 @@ async def put_policy(
     tools = change.tools
     stored_layers = None
     if tools is not None:
-        stored_layers = "" if "*" in tools else msgspec.json.encode(list(tools)).decode()
+        stored_layers = ""
+        if "*" not in tools:
+            stored_layers = msgspec.json.encode(list(tools)).decode()
     edit = PolicyEdit(change.memory, change.timezone, stored_layers, change.layers)
     try:
         return await memory.policies.put(user_name, edit)

@@ -21,7 +21,8 @@ __all__ = [
     "list_versions",
     "undo_edit",
 ]
-Name = tuple[str, str]  # tenant and name
+# Tenant and name.
+Name = tuple[str, str]
 
 
 async def find_tool(memory: Memory, tool_name: Name) -> StoredTool | None:

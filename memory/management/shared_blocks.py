@@ -54,7 +54,8 @@ __all__ = [
 ]
 T = TypeVar("T")
 SharedEdit = rows.Edit
-MOST_SHOWN = 200  # members that a block is shown with
+# Members that a block is shown with.
+MOST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)

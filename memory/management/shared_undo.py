@@ -37,9 +37,13 @@ async def undo_label(memory: Memory, actor: ManagementActor, label: str) -> Undo
 
     def look(conn: Connection) -> CoreBlock | None:
         seen_block = visible_blocks.read_shared(conn, actor.scope, actor.defaults).blocks.get(label)
-        return seen_block.block if seen_block is not None else None
+        if seen_block is not None:
+            return seen_block.block
+        return None
 
-    block = await read(memory, look) if actor.scope.is_named else None
+    block = None
+    if actor.scope.is_named:
+        block = await read(memory, look)
     if block is not None:
         if block.read_only:
             raise BlockReadOnly(f"The block {label!r} is read-only: nothing is undone.")
@@ -65,13 +69,13 @@ async def undo_newest(memory: Memory, actor: ManagementActor) -> UndoneChange:
             and edit.user == actor.source.user
         ]
         scope_id = find(conn, actor.scope)
-        own_edit = None if scope_id is None else passage_edits.find_newest(conn, scope_id)
+        own_edit = None
+        if scope_id is not None:
+            own_edit = passage_edits.find_newest(conn, scope_id)
         newest_edit = max(edits, default=None)
-        return (
-            None
-            if newest_edit is None or (own_edit is not None and own_edit.at > newest_edit.at)
-            else newest_edit
-        )
+        if newest_edit is None or (own_edit is not None and own_edit.at > newest_edit.at):
+            return None
+        return newest_edit
 
     if actor.scope.is_named and (newest_edit := await read(memory, look)) is not None:
         return await _undo_shared(memory, actor, newest_edit)

@@ -77,7 +77,8 @@ def _read_memory(conn: Connection, caller: MemoryCaller) -> ShownMemory:
     scope_id = scopes.find(conn, caller.scope)
     block_set = BlockSet(scope_id, caller.policy.blocks, shared=caller.scope)
     blocks = visible_blocks.VisibleBlocks(conn, block_set).read()
-    passage_columns, conversation_columns = t.passages.c, t.conversations.c
+    passage_columns = t.passages.c
+    conversation_columns = t.conversations.c
     passages = select(func.count()).where(
         passage_columns.scope_id == scope_id, passage_columns.deleted_at.is_(None)
     )
@@ -156,6 +157,8 @@ async def list_changes(memory: Memory, caller: MemoryCaller, limit: int) -> list
 
     def work(conn: Connection) -> list[Json]:
         scope_id = scopes.find(conn, caller.scope)
-        return [] if scope_id is None else recent_changes.list_newest(conn, scope_id, limit)
+        if scope_id is None:
+            return []
+        return recent_changes.list_newest(conn, scope_id, limit)
 
     return await read(memory, work)

@@ -105,7 +105,9 @@ def _finish(conn: Connection, running_call: _RunningCall) -> CallResult:
 
     It may run twice.
     """
-    caller, call, context = running_call.caller, running_call.call, running_call.context
+    caller = running_call.caller
+    call = running_call.call
+    context = running_call.context
     refuse_erased(conn, caller)
     scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, caller.scope))
     context.scope_id = scope_id

@@ -40,7 +40,8 @@ class SingleRun:
     """See `RunLedger`: the audit of one run outside a turn."""
 
     def __init__(self, memory: Memory, origin: RunOrigin) -> None:
-        self._memory, self._origin = memory, origin
+        self._memory = memory
+        self._origin = origin
         self._place = CallPlace.of(new_key(), 0, 0)
 
     @property

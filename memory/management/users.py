@@ -78,7 +78,8 @@ async def erase_user(
     keep_shared: what they wrote in shared blocks stays, without the name. Raises StoreUnavailable:
     repeating it continues the erasure.
     """
-    db, user_name = memory.db, (tenant, user)
+    db = memory.db
+    user_name = (tenant, user)
     kept_rows = {}
     if keep_shared:
         kept_rows = await db.write(lambda conn: _keep_shared(conn, user_name))
@@ -115,7 +116,9 @@ async def import_user(
     receipt = await importer.import_into(memory.db, actor, manifest)
     if (policy := manifest.policy) is not None:
         user_name = actor.scope.tenant, actor.scope.user or ""
-        layers = None if policy.layers is None else tuple(policy.layers)
+        layers = None
+        if policy.layers is not None:
+            layers = tuple(policy.layers)
         edit = PolicyEdit(policy.memory, policy.timezone, layers=layers)
         await memory.policies.put(user_name, edit)
     return receipt

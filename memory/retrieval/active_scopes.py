@@ -21,7 +21,6 @@ from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from memory.errors import StoreUnavailable
@@ -48,15 +47,24 @@ if TYPE_CHECKING:
     from memory.stores.sql.index.stems import Stemmer
 
 log = logging.getLogger("mnemogate")
-BYTES = 12 << 20  # of all postings
-SCOPE_BYTES = 600  # of a scope, beside its postings
-STEM_BYTES = 256 << 10  # of the stemmer's own cache
-MOST_FORMS, FORM_CHARACTERS = 8192, 32  # stored forms that are kept, and characters of such a word
-IDLE_SECONDS = 60.0  # after which a scope's postings make room for another's
-MOST_UNREAD = 64  # documents that were put and are not read yet
-FEW_ROWS = 32  # that are read at once
-WAITING_CHARACTERS = 1 << 16  # of texts whose words are made at once
-MOST_SEEN = 20_000  # scopes that are known to have been searched, or to have no postings
+# Of all postings.
+BYTES = 12 << 20
+# Of a scope, beside its postings.
+SCOPE_BYTES = 600
+# Of the stemmer's own cache.
+STEM_BYTES = 256 << 10
+# Stored forms that are kept, and characters of such a word.
+MOST_FORMS, FORM_CHARACTERS = 8192, 32
+# After which a scope's postings make room for another's.
+IDLE_SECONDS = 60.0
+# Documents that were put and are not read yet.
+MOST_UNREAD = 64
+# That are read at once.
+FEW_ROWS = 32
+# Of texts whose words are made at once.
+WAITING_CHARACTERS = 1 << 16
+# Scopes that are known to have been searched, or to have no postings.
+MOST_SEEN = 20_000
 TABLES = (MESSAGES_INDEX, PASSAGES_INDEX)
 # What automatic recall asks, but for the words.
 RECALLED = SearchQuery("", ("user", "assistant"), limit=10, thorough=False, talk=True)
@@ -89,7 +97,8 @@ class ActiveScope:
     def drop(self, table: str) -> None:
         self.parts.pop(table, None)
         if table == MESSAGES_INDEX:
-            self.unread, self.unread_characters = [], 0
+            self.unread = []
+            self.unread_characters = 0
 
     def follow(self, change: IndexChange) -> None:
         """Take over a change of this scope, or drop what it may concern."""
@@ -153,7 +162,9 @@ def _has(part: ScopePostings, change: IndexChange) -> bool:
     """Tell whether what was read has a change already."""
     if change.rows:
         return all(part.rows.number(row["id"]) is not None for row in change.rows)
-    number = part.rows.number(change.key) if change.words is not None else None
+    number = None
+    if change.words is not None:
+        number = part.rows.number(change.key)
     return number is not None and number not in part.pending
 
 
@@ -161,12 +172,17 @@ class ActiveScopes:
     """The postings of the scopes that are searched now. most: their bytes."""
 
     def __init__(self, db: Database, max_bytes: int = BYTES) -> None:
-        self._db, self._max_bytes = db, max_bytes
-        self._stemmer: Stemmer | None = None  # not loaded before it is needed
-        self._forms: dict[str, str] = {}  # of words, as they are stored
+        self._db = db
+        self._max_bytes = max_bytes
+        # Not loaded before it is needed.
+        self._stemmer: Stemmer | None = None
+        # Of words, as they are stored.
+        self._forms: dict[str, str] = {}
         self._version: tuple[int, int] | None = None
-        self._scopes: dict[int, ActiveScope] = {}  # the one used last comes last
-        self._seen_changes: dict[int, bool] = {}  # whether its postings can be read
+        # The one used last comes last.
+        self._scopes: dict[int, ActiveScope] = {}
+        # Whether its postings can be read.
+        self._seen_changes: dict[int, bool] = {}
         self._reading: dict[int, asyncio.Task[None]] = {}
         # What happened to scopes while they are read; None after what cannot be followed.
         self._meanwhile: dict[int, list[IndexChange] | None] = {}
@@ -206,7 +222,8 @@ class ActiveScopes:
     def rank(self, scope: ActiveScope, query: str) -> RankedRows | None:
         """Return what passes the gate for a query; None if the index has to be asked."""
         if asks_when(query) or (terms := self.stored_query(scope.scope_id, query)) is None:
-            return None  # the first looks at texts
+            # The first looks at texts.
+            return None
         return RankedRows(
             _rank(scope.parts[PASSAGES_INDEX], query, terms),
             _rank(scope.parts[MESSAGES_INDEX], query, terms),
@@ -219,7 +236,8 @@ class ActiveScopes:
         """
         terms = query_terms(query, thorough=False)
         words = [word for term in terms.terms for word in term.words]
-        words += [terms.voice] if terms.voice is not None else []
+        if terms.voice is not None:
+            words += [terms.voice]
         if not words:
             return None
         try:
@@ -258,7 +276,8 @@ class ActiveScopes:
             return False
         self._weigh(scope, lambda s: self._add_made(s, documents))
         is_complete = scope.is_whole and not scope.parts[MESSAGES_INDEX].pending
-        self._make_room()  # of others first, since this one was used just now
+        # Of others first, since this one was used just now.
+        self._make_room()
         return is_complete
 
     def _add_made(self, scope: ActiveScope, made_documents: MadeDocuments) -> None:
@@ -286,13 +305,16 @@ class ActiveScopes:
 
     def _stems(self) -> Stemmer:
         if self._stemmer is None:
-            stemmer: Stemmer = import_module("memory.stores.sql.index.stems").Stemmer(STEM_BYTES)
-            self._stemmer = stemmer
+            # Only searches beside Postgres need this tokenizer.
+            from memory.stores.sql.index.stems import Stemmer
+
+            self._stemmer = Stemmer(STEM_BYTES)
         return self._stemmer
 
     def _catch_up(self) -> bool:
         """Follow what changed since the last time; return whether that is known at all."""
-        version, changes = self._db.version, self._db.index_changes
+        version = self._db.version
+        changes = self._db.index_changes
         if version is None or version != self._version:
             changes.start_anew()
             self._version = version
@@ -330,7 +352,9 @@ class ActiveScopes:
         if not scope.unread or (part := scope.parts.get(MESSAGES_INDEX)) is None:
             return
         previous_size = scope.size
-        changes, scope.unread, scope.unread_characters = scope.unread, [], 0
+        changes = scope.unread
+        scope.unread = []
+        scope.unread_characters = 0
         documents = {c.key: c.words for c in changes if c.words is not None}
         try:
             self._add_documents(part, documents, scope_mark(scope.scope_id))
@@ -374,7 +398,9 @@ class ActiveScopes:
             # The form of a long word depends on the mark, and so does whether several are one.
             target = forms if len(tokens) == 1 and len(word) <= FORM_CHARACTERS else extra_forms
             target[word] = tokens[0]
-        return ChainMap(extra_forms, forms) if extra_forms else forms
+        if extra_forms:
+            return ChainMap(extra_forms, forms)
+        return forms
 
     def _weigh(self, scope: ActiveScope, change: Callable[[ActiveScope], None]) -> None:
         previous_size = scope.size
@@ -413,7 +439,8 @@ class ActiveScopes:
         finally:
             changes = self._meanwhile.pop(scope_id)
         if loaded_parts is None or not is_followed or changes is None:
-            return  # the next search reads again
+            # The next search reads again.
+            return
         parts = {
             x: part
             for x, part in zip(missing_tables, loaded_parts, strict=True)

@@ -135,7 +135,9 @@ def recall_query(
     """
     own_text = own_words(harness.own_edges(message))
     words = " ".join(s for s in sentences(own_text) if not is_small_talk(s))[:MAX_QUERY_CHARACTERS]
-    return replace(RECALLED, text=words, within=max_characters) if words else None
+    if words:
+        return replace(RECALLED, text=words, within=max_characters)
+    return None
 
 
 def alternate(recall_hits: RecallHits) -> list[Hit]:
@@ -168,8 +170,10 @@ class BodyBeginnings:
     """
 
     def __init__(self, body: bytes, load: Callable[[], Sequence[Json]]) -> None:
-        self._body, self._load = body, load
-        self._is_escaped = b"\\u00" in body  # so a plain character may be spelt otherwise
+        self._body = body
+        self._load = load
+        # So a plain character may be spelt otherwise.
+        self._is_escaped = b"\\u00" in body
         self._decoded_body: Beginnings | None = None
 
     def __contains__(self, beginning: object) -> bool:
@@ -196,7 +200,9 @@ def _key(hit: Hit) -> int:
 def _spoken(hit: Hit) -> str:
     """Return what a hit says; what an earlier version stored of an assistant has its thoughts."""
     text = str(hit["content"][:MAX_INSPECTED_CHARACTERS])
-    return without_thoughts(text) if hit.get("role") == "assistant" else text
+    if hit.get("role") == "assistant":
+        return without_thoughts(text)
+    return text
 
 
 def _without_ours(hit: Hit, tag: str) -> str:
@@ -210,14 +216,20 @@ def _said_by(hit: Hit) -> str:
     """Return who said a hit, as it stands in its line; of a passage which layer, if not theirs."""
     if "role" not in hit:
         layer = hit.get("layer", OWN)
-        return "" if layer == OWN else f", {escape(layer)}"
-    name = f" {escape(hit['speaker'])}" if hit.get("speaker") else ""
+        if layer == OWN:
+            return ""
+        return f", {escape(layer)}"
+    name = ""
+    if hit.get("speaker"):
+        name = f" {escape(hit['speaker'])}"
     return f", {hit['role']}{name}"
 
 
 def token_budget(window: int | None) -> int:
     """Return the most tokens of the items. window: the model's, None if unknown."""
-    return TOKENS if window is None else min(TOKENS, int(WINDOW_SHARE * window))
+    if window is None:
+        return TOKENS
+    return min(TOKENS, int(WINDOW_SHARE * window))
 
 
 def render_recall(

@@ -31,8 +31,10 @@ from memory.stores.sql.rows import file_grams, file_passages, file_symbols, file
 
 READ_SECONDS = 10.0
 GREP_SECONDS = 2.0
-FIRST, TOGETHER = 50, 800  # passages that are looked at in the first step, and in one at most
-LINES = 2000  # of a text that is told at once
+# Passages that are looked at in the first step, and in one at most.
+FIRST, TOGETHER = 50, 800
+# Of a text that is told at once.
+LINES = 2000
 TEXT_CHARACTERS = 200_000
 QUERY_CHARACTERS = 4000
 KINDS = ("text", "symbol")
@@ -113,7 +115,8 @@ class FileSearch:
     """The files of a database."""
 
     def __init__(self, db: Database, *, grep_seconds: float = GREP_SECONDS) -> None:
-        self._db, self._grep_seconds = db, grep_seconds
+        self._db = db
+        self._grep_seconds = grep_seconds
 
     async def search(self, scope: Scope, query: FileQuery) -> list[FileHit]:
         """Return hits, best first. Raises NotFound, BadArguments, StoreUnavailable."""
@@ -128,7 +131,8 @@ class FileSearch:
         deadline = time.monotonic() + self._grep_seconds
         matcher = make_matcher(query.pattern, regex=query.regex)
         plan = await self._read(partial(_plan_grep, scope=scope, query=query, matcher=matcher))
-        result, matched_lines = GrepResult(), set[tuple[int, int]]()
+        result = GrepResult()
+        matched_lines = set[tuple[int, int]]()
         for step in _steps(plan):
             free_hits = query.limit - len(result.hits)
             if free_hits <= 0:
@@ -157,7 +161,9 @@ class FileSearch:
 
 def _list_files(conn: Connection, scope: Scope) -> list[Any]:
     scope_id = scopes.find(conn, scope)
-    return [] if scope_id is None else files.list_files(conn, scope_id)
+    if scope_id is None:
+        return []
+    return files.list_files(conn, scope_id)
 
 
 def _search(conn: Connection, scope: Scope, file_query: FileQuery) -> list[FileHit]:
@@ -229,7 +235,8 @@ def _steps(plan: Sequence[tuple[Any, Sequence[int]]]) -> Iterator[GrepStep]:
             free_places -= len(step[-1][1])
             if not free_places:
                 yield step
-                step, size = [], min(4 * size, TOGETHER)
+                step = []
+                size = min(4 * size, TOGETHER)
                 free_places = size
     if step:
         yield step

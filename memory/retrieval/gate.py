@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 
 from memory.search.ranking import DIGITS
 
-BEST = 5  # hits, of which one has to cover enough
+# Hits, of which one has to cover enough.
+BEST = 5
 # The least share of the query's weight that the best hit covers, and the least score of a hit
 # relative to the best. Similarity counts instead where an embedder finds what has no word in
 # common.
-MIN_COVERAGE, MIN_SHARE, MIN_SIMILARITY = 0.25, 0.5, 0.5
+MIN_COVERAGE = 0.25
+MIN_SHARE = 0.5
+MIN_SIMILARITY = 0.5
 
 
 class ScoredHit(NamedTuple):

@@ -24,19 +24,19 @@ from memory.stores.sql.index import message_index as rows
 
 log = logging.getLogger("mnemogate")
 # Messages a write, seconds between writes: at most 2 % of one core.
-BATCH, PAUSE_SECONDS = (
-    16,
-    0.1,
-)
-GATHER = 1.0  # seconds between checks for running turns, and idle seconds before it starts
-LOOKS = 60  # checks after which it starts anyway
-MAX_PAUSE_SECONDS = 300.0  # longest pause after a failure; it doubles each time
-SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0  # before a search
+BATCH = 16
+PAUSE_SECONDS = 0.1
+# Seconds between checks for running turns, and idle seconds before it starts.
+GATHER = 1.0
+# Checks after which it starts anyway.
+LOOKS = 60
+# Longest pause after a failure; it doubles each time.
+MAX_PAUSE_SECONDS = 300.0
+# Before a search.
+SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0
 # How long a search waits for a batch, and does not wait after one was late.
-STUCK_SECONDS, REST_SECONDS = (
-    0.2,
-    5.0,
-)
+STUCK_SECONDS = 0.2
+REST_SECONDS = 5.0
 # Characters indexed on the event loop's thread; more are indexed on the writer's.
 SMALL_TEXT_BYTES = 1 << 16
 
@@ -45,15 +45,19 @@ class Indexer:
     """Indexes the messages of one memory. busy: open nodes of running turns."""
 
     def __init__(self, db: Database, busy_scopes: Collection[int] = ()) -> None:
-        self._db, self._busy_scopes = db, busy_scopes
+        self._db = db
+        self._busy_scopes = busy_scopes
         self._some_waiting = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._latest_sent = 0.0  # when the last turn was recorded
-        self._rests_until = 0.0  # searches do not wait for the store before that time
+        # When the last turn was recorded.
+        self._latest_sent = 0.0
+        # Searches do not wait for the store before that time.
+        self._rests_until = 0.0
 
     def start(self) -> None:
         if self._task is None:
-            self._some_waiting.set()  # an earlier process may have left messages
+            # An earlier process may have left messages.
+            self._some_waiting.set()
             self._task = asyncio.create_task(self._work_on(), name="memory-indexing")
 
     def notify_added(self) -> None:
@@ -90,7 +94,8 @@ class Indexer:
             log.warning("a search continues without the newest messages: %s", _describe_defect(e))
 
     async def stop(self) -> None:
-        task, self._task = self._task, None
+        task = self._task
+        self._task = None
         if task is not None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -128,7 +133,8 @@ class Indexer:
         while True:
             await self._some_waiting.wait()
             self._some_waiting.clear()
-            patience, has_more = LOOKS, True
+            patience = LOOKS
+            has_more = True
             while has_more:
                 patience = await self._wait_until_idle(patience)
                 try:

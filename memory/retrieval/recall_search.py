@@ -21,7 +21,8 @@ class RecallSearch:
     """The search that each turn makes. Both ways find the same."""
 
     def __init__(self, db: Database, retriever: Retriever) -> None:
-        self._db, self._retriever = db, retriever
+        self._db = db
+        self._retriever = retriever
         self.active = ActiveScopes(db)
 
     async def may_find(self, scope_id: int, sent_id: int | None) -> bool:
@@ -54,7 +55,8 @@ class RecallSearch:
         recall_hits = await self._retriever.recall(
             scope_id, replace(query, least=MIN_COVERAGE), sent_id
         )
-        passages, messages = pass_gate(recall_hits.passages), pass_gate(recall_hits.messages)
+        passages = pass_gate(recall_hits.passages)
+        messages = pass_gate(recall_hits.messages)
         return RecallHits(passages, messages, recall_hits.outdated)
 
     async def find_in_layers(
@@ -65,7 +67,10 @@ class RecallSearch:
         own_scope: the scope's row, and the conversation that is sent. Raises StoreUnavailable.
         """
         scope_id, sent_id = own_scope
-        hits = RecallHits() if scope_id is None else await self.find(scope_id, query, sent_id)
+        if scope_id is None:
+            hits = RecallHits()
+        else:
+            hits = await self.find(scope_id, query, sent_id)
         hits_by_layer = [(OWN, hits.passages)]
         for layer in layers:
             if layer.scope_id is not None:

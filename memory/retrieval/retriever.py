@@ -38,21 +38,24 @@ from memory.stores.sql.rows.jobs import QueuedJob
 
 log = logging.getLogger("mnemogate")
 EMBED_SECONDS = 2.0
-BATCH = 64  # texts embedded and stored together
-PLAIN = "hello"  # harmless: an embedder that refuses it refuses every text
-SMALL_BATCH = 8  # vectors written at once during turns, about one turn's
+# Texts embedded and stored together.
+BATCH = 64
+# Harmless: an embedder that refuses it refuses every text.
+PLAIN = "hello"
+# Vectors written at once during turns, about one turn's.
+SMALL_BATCH = 8
 # Budget of one job; remaining work is queued again. Erasures share this worker and must not wait
 # longer.
 JOB_SECONDS = 10.0
 # cache of query vectors: both searches of a turn, and the next page, use the same query
-ASKED_BYTES, ASKED_EACH = (
-    1 << 20,
-    300,
-)
-NUMBER = 44  # bytes of each number of a vector
+ASKED_BYTES = 1 << 20
+ASKED_EACH = 300
+# Bytes of each number of a vector.
+NUMBER = 44
 # One hour in row keys, so that a clock that was set back leaves no message without a vector.
 OVERLAP = 3_600_000_000 << 12
-PAGE = 500  # vectors added to the index at once
+# Vectors added to the index at once.
+PAGE = 500
 Hit = dict[str, Any]
 
 
@@ -162,7 +165,8 @@ class Retriever:
             return RecallHits()
         filters = passage_rows.PassageFilter(query)
         await self.indexing.ensure_indexed(scope_id, sent_id, journal_key=NO_TURNS)
-        close, similarity = SimilarityScores(), SimilarityScores()
+        close = SimilarityScores()
+        similarity = SimilarityScores()
         if self.meaning is not None:
             keys = passage_rows.filter_keys(scope_id, filters)
             close = await self._near(PASSAGES, scope_id, query.text, keys)
@@ -229,11 +233,9 @@ class Retriever:
 
     def jobs(self, scope_id: int | None) -> list[QueuedJob]:
         """Return the jobs to queue when messages of a named user were recorded."""
-        return (
-            [vector_rows.job_of(scope_id)]
-            if self.meaning is not None and scope_id is not None
-            else []
-        )
+        if self.meaning is not None and scope_id is not None:
+            return [vector_rows.job_of(scope_id)]
+        return []
 
     async def embed_scope(self, scope_id: int, all_rows: bool = False) -> bool:
         """Make the missing vectors of a scope, for a few seconds; idempotent.
@@ -250,11 +252,10 @@ class Retriever:
         for kind in KINDS if has_name else (PASSAGES,):
             part = VectorSet(kind, scope_id, meaning.embed.model)
             # Passages may be restored, messages are only appended.
-            after_key = (
-                0
-                if all_rows or kind is PASSAGES
-                else await self._db.read(partial(vector_rows.newest, part=part)) - OVERLAP
-            )
+            if all_rows or kind is PASSAGES:
+                after_key = 0
+            else:
+                after_key = await self._db.read(partial(vector_rows.newest, part=part)) - OVERLAP
             size = BATCH
             while items := await self._db.read(
                 partial(vector_rows.find_missing, part=part, after=after_key, limit=size)
@@ -262,7 +263,8 @@ class Retriever:
                 if time.monotonic() > deadline:
                     return True
                 stored_count = await self._make(meaning, part, tenant, items)
-                after_key, size = items[stored_count - 1][0], min(2 * stored_count, BATCH)
+                after_key = items[stored_count - 1][0]
+                size = min(2 * stored_count, BATCH)
             if (
                 all_rows
                 and meaning.index is not None

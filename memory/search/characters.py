@@ -26,7 +26,8 @@ MARKS = (
     r"\uabe3-\uabea\uabec\uabed\ufb1e\ufe20-\ufe2f"
 )
 WHOLE_WORD = re.compile(rf"[^\W_]+(?:[{MARKS}]+[^\W_]*)*")
-HAN, KANA = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff", r"\u3040-\u30ff"
+HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+KANA = r"\u3040-\u30ff"
 # Scripts written without spaces; Korean words are inflected so much that they count as such too.
 CJK = re.compile(rf"[{KANA}{HAN}\uac00-\ud7af]+")
 SYLLABIC = re.compile(r"[\u0e01-\u0e4e\u0e81-\u0ecd\u1000-\u109d\u1780-\u17d3]+")
@@ -56,12 +57,16 @@ def fold_characters(text: str) -> str:
     """
     if not unicodedata.is_normalized("NFKC", text):
         text = unicodedata.normalize("NFKC", text)
-    return text.translate(_FOLDED) if _IS_FOLDED.search(text) else text
+    if _IS_FOLDED.search(text):
+        return text.translate(_FOLDED)
+    return text
 
 
 def fold_accents(word: str) -> str:
     """Return a word in lower case without the accents of Latin and Greek letters."""
-    return word if word.isascii() else word.translate(_accents())
+    if word.isascii():
+        return word
+    return word.translate(_accents())
 
 
 @cache

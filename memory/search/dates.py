@@ -32,7 +32,8 @@ _NUMERALS = {
 }
 # "may" and "march" are verbs as well: alone they are months only after one of these words.
 _VERBS = frozenset({"may", "march"})
-LEAD = 40  # characters to look back for them
+# Characters to look back for them.
+LEAD = 40
 _BEFORE = re.compile(
     r"\b(?:in|of|on|by|during|since|until|last|this|next|early|late|mid)\s+$", re.IGNORECASE
 )
@@ -62,7 +63,8 @@ def dates_in(query: str) -> Sequence[DateRange]:
         DateRange(int(m[1]), int(m[2]), int(m[3]) if m[3] else None) for m in _ISO.finditer(query)
     ]
     for m in _MONTH.finditer(query):
-        day, name = m["before"] or m["after"], m["month"].lower()
+        day = m["before"] or m["after"]
+        name = m["month"].lower()
         if name in _VERBS and not (
             day or m["year"] or _BEFORE.search(query[max(0, m.start() - LEAD) : m.start()])
         ):

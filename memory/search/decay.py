@@ -32,7 +32,9 @@ def strength(kind: str, importance: float, uses: int, hours: float) -> float:
 def lasting_hours(kind: str, importance: float, uses: int) -> float | None:
     """Return after how many hours without use a passage is faint; None for never."""
     rate = RATES.get(kind, RATES["fact"]) * (1 - importance)
-    return LIMIT * (1 + uses) / rate if rate > 0 else None
+    if rate > 0:
+        return LIMIT * (1 + uses) / rate
+    return None
 
 
 TYPES = ("identity", "preference", "fact", "context", "trivial")

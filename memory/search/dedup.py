@@ -236,7 +236,8 @@ def _are_alike(words: list[tuple[str, bool]], compared_words: list[tuple[str, bo
 
 
 COVERED_SHARE = 0.6
-WORDS_BEFORE = 4  # a fact's words, among which a negation is about them
+# A fact's words, among which a negation is about them.
+WORDS_BEFORE = 4
 _CLAUSE_END = re.compile(r"[.!?;:,\n。！？；：、，।؟،]+")
 _NEGATIONS = frozenset(fold_text(" ".join(NEGATIONS.values())).split())
 _NEGATED_CJK = re.compile("|".join(" ".join(NEGATED_CHARACTERS.values()).split()))

@@ -16,12 +16,18 @@ from memory.search.ranking import Matches
 from memory.search.text_terms import plain_words
 from memory.search.vocabulary import STOP
 
-HITS = 10  # the best ones, whose words are looked at
-LOOKED_UP, ADDED = 40, 15  # words looked up, and of those the ones that count
-MAX_RELATED = 300  # of a word; a frequent one distinguishes nothing
-MAX_SHARE = 0.05  # of all documents that may have a word
-QUERY_SHARE = 0.2  # of the query's weight
-MIN_LETTERS = 3  # of a word that says something by itself
+# The best ones, whose words are looked at.
+HITS = 10
+# Words looked up, and of those the ones that count.
+LOOKED_UP, ADDED = 40, 15
+# Of a word; a frequent one distinguishes nothing.
+MAX_RELATED = 300
+# Of all documents that may have a word.
+MAX_SHARE = 0.05
+# Of the query's weight.
+QUERY_SHARE = 0.2
+# Of a word that says something by itself.
+MIN_LETTERS = 3
 
 
 def related_words(
@@ -52,7 +58,8 @@ def widen(
 
     postings: the rows of each word, in the order of the words.
     """
-    if not matches.weight:  # a tag's or a speaker's name finds all that bears it, and nothing else
+    # A tag's or a speaker's name finds all that bears it, and nothing else.
+    if not matches.weight:
         return matches
     worth: dict[str, float] = {}
     rows = dict(zip(words, postings, strict=True))

@@ -28,7 +28,9 @@ def fold_text(text: str) -> str:
 
 
 def _fold_marks(text: str) -> str:
-    return text.translate(_FOLDS) if _IS_FOLDED.search(text) else text
+    if _IS_FOLDED.search(text):
+        return text.translate(_FOLDS)
+    return text
 
 
 def fold_quote(text: str) -> str:

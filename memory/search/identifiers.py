@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 # One pass over a text: a match begins only where a word does, and gives nothing back.
 JOINED = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:[_./\\:-]|::|->)[^\W_]++)+")
-JOINT = re.compile(r"[_./\\:>-][^\W_]")  # in each that `JOINED` finds; prose has few
+# In each that `JOINED` finds; prose has few.
+JOINT = re.compile(r"[_./\\:>-][^\W_]")
 COMPOUND = re.compile(r"[^\W\d_]++(?:[-/][^\W\d_]++){1,2}")
 HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 UPPER = re.compile(r"[A-Z]")
@@ -22,9 +23,14 @@ STEP = re.compile(r"[./\\:]+|->")
 WORD = re.compile(r"[^\W_]+")
 # Most characters and parts of an identifier, and characters of one in a single word: longer ones
 # are mostly data, and so are those of shorter parts on average.
-IDENTIFIER_CHARACTERS, MOST_PARTS, NAME_CHARACTERS, MEAN_CHARACTERS = 100, 8, 50, 2.5
-PROSE_CHARACTERS = 2000  # of a text that is searched by its capitals
-PART_CHARACTERS = 2  # of a part that is a word of its own
+IDENTIFIER_CHARACTERS = 100
+MOST_PARTS = 8
+NAME_CHARACTERS = 50
+MEAN_CHARACTERS = 2.5
+# Of a text that is searched by its capitals.
+PROSE_CHARACTERS = 2000
+# Of a part that is a word of its own.
+PART_CHARACTERS = 2
 
 
 def identifier_words(text: str, *, compounds: bool = True) -> Iterator[str]:

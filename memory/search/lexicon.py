@@ -20,14 +20,21 @@ LAST_LATIN = "\u024f"
 LATIN = ("en", "de", "fr", "es", "pt", "it", "nl", "sv", "pl", "tr")
 # By a letter of the script; the first that fits.
 SCRIPTS = (("ru", "\u0400", "\u052f"), ("el", "\u0370", "\u03ff"), ("ar", "\u0600", "\u06ff"))
-UNSPACED = ("zh", "ja", "ko")  # their lists hold pairs of characters, then single ones
+# Their lists hold pairs of characters, then single ones.
+UNSPACED = ("zh", "ja", "ko")
 DEVANAGARI = ("hi", "\u0900", "\u097f")
-MARKERS = 300  # of the commonest words of a language, by which it is told
-MAX_MARKERS_READ = 60  # words of a text that are looked up
-FUNCTION_WORDS = 80  # of the commonest, which a query goes without
-COMMON_STEMS = 1000  # of the commonest words, whose other forms are common too
-MIN_COMMON_STEM = 3  # letters; of words so short others have the same stem by accident
-USUAL_WORDS = 400  # of the commonest, which tell nothing even in a question about oneself
+# Of the commonest words of a language, by which it is told.
+MARKERS = 300
+# Words of a text that are looked up.
+MAX_MARKERS_READ = 60
+# Of the commonest, which a query goes without.
+FUNCTION_WORDS = 80
+# Of the commonest words, whose other forms are common too.
+COMMON_STEMS = 1000
+# Letters; of words so short others have the same stem by accident.
+MIN_COMMON_STEM = 3
+# Of the commonest, which tell nothing even in a question about oneself.
+USUAL_WORDS = 400
 # Words of English alone; with so many of them a text of plain letters is English.
 ENGLISH = frozenset(
     [
@@ -35,8 +42,10 @@ ENGLISH = frozenset(
         *("are", "was", "were", "you", "my", "for", "from", "what"),
     ]
 )
-MIN_ENGLISH, ENGLISH_ALONE = 2, ("en",)
-SIMILAR = 0.6  # of the best language's words, from which another one may be meant
+MIN_ENGLISH = 2
+ENGLISH_ALONE = ("en",)
+# Of the best language's words, from which another one may be meant.
+SIMILAR = 0.6
 # A text whose words stand in no list is of another language: of one in a list a third and more do.
 # So many words tell, and so many of the commonest make sure that it is of a language with a list.
 MIN_LOOKED_UP, LISTED_SHARE, MARKER_SHARE = 8, 0.3, 0.2
@@ -45,7 +54,9 @@ CACHED_LISTINGS = 4096  # words whose lists are kept
 LISTING_PARTS, PART_SHIFT = 8, 61  # by the highest bits of a hash, which is a signed 64-bit number
 # Sums for all languages are added up at once, as one number: of how many words mark a language, and
 # of their points, which languages share that have the same word.
-MARK_BYTES, POINT_BITS, POINT = 4, 20, 2520
+MARK_BYTES = 4
+POINT_BITS = 20
+POINT = 2520
 
 
 def guess_languages(words: Collection[str]) -> tuple[str, ...]:
@@ -55,7 +66,8 @@ def guess_languages(words: Collection[str]) -> tuple[str, ...]:
     """
     if len(ENGLISH.intersection(words)) >= MIN_ENGLISH:
         return ENGLISH_ALONE
-    markers, looked_up = _markers(), [*islice(words, MAX_MARKERS_READ)]
+    markers = _markers()
+    looked_up = [*islice(words, MAX_MARKERS_READ)]
     marker_counts = sum([markers[word] for word in looked_up if word in markers])
     fields = array("I", marker_counts.to_bytes(len(LATIN) * MARK_BYTES, sys.byteorder))
     is_of_a_list = max(fields) >> POINT_BITS >= MARKER_SHARE * len(looked_up)
@@ -130,7 +142,9 @@ def is_common(word: str, language: str) -> bool:
 
 def stem_of(word: str, language: str) -> str:
     """Return the stem of a word."""
-    return light_stem(word) if language == "ar" else snowball_stem(word, language)
+    if language == "ar":
+        return light_stem(word)
+    return snowball_stem(word, language)
 
 
 class RankedWords:
@@ -155,7 +169,9 @@ class RankedWords:
         code = hash(word)
         i = bisect_left(self._hashes, code)
         is_here = i < len(self._hashes) and self._hashes[i] == code
-        return self._ranks[i] if is_here else NO_RANK
+        if is_here:
+            return self._ranks[i]
+        return NO_RANK
 
 
 NO_RANK = 0xFFFF
@@ -179,7 +195,9 @@ def load_shared_lists() -> None:
 def common_words(language: str) -> frozenset[str] | RankedWords:
     """Return the commonest words of a language, or its commonest pairs of characters."""
     # Asked of each word of each text, and English texts are most.
-    return frozenset(_read(language)) if language == "en" else _words(language)
+    if language == "en":
+        return frozenset(_read(language))
+    return _words(language)
 
 
 @cache

@@ -12,7 +12,8 @@ from memory.search.folding import fold_text
 from memory.search.languages.matters import MATTERS, MATTERS_CJK
 
 MAX_CHARACTERS = 4000
-CACHED_WORDS, WORD_CHARACTERS = 2048, 64  # whose matters are kept, and of such a word
+# Whose matters are kept, and of such a word.
+CACHED_WORDS, WORD_CHARACTERS = 2048, 64
 
 
 def _read(words: str) -> tuple[frozenset[str], tuple[str, ...]]:

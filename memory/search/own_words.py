@@ -27,12 +27,15 @@ from memory.search.self_mention import CLOSING, bare_sentence, mentions_self
 from memory.search.small_talk import is_small_talk, word_set
 from memory.search.text_terms import WORD, query_words, text_words
 
-MAX_CHARACTERS = 6000  # of own words; of a longer text its beginning and its end
+# Of own words; of a longer text its beginning and its end.
+MAX_CHARACTERS = 6000
 # A text behind a request that ends in a colon, of which only short paragraphs around it are read.
-DOCUMENT_CHARACTERS, MAX_EDGE_CHARACTERS = 2000, 600
+DOCUMENT_CHARACTERS = 2000
+MAX_EDGE_CHARACTERS = 600
 MAX_INSPECTED_CHARACTERS = 100_000
 SYMBOLS = frozenset("{}[]()=<>|\\$#&^~_*;/`@")
-SYMBOL_SHARE, MIN_LINE_CHARACTERS = 0.12, 6
+SYMBOL_SHARE = 0.12
+MIN_LINE_CHARACTERS = 6
 FENCES = ("```", "~~~")
 _CODE = re.compile(
     r"(?:\t| {4,}|>|\$ |#!|#include|//|/\*|<\?|<!|@\w+$|@\w+\(|Traceback |File \"|at [\w.$]+\()"
@@ -56,9 +59,12 @@ _KEEPING = re.compile("|".join(KEEPING.values()))
 _CLAUSE = re.compile("|".join(CLAUSES.values()))
 _WH = word_set(" ".join(WH.values()))
 _QUESTION_MARKS = ("?", "？", "؟", "?")
-MIN_PART_WORDS, MIN_PART_CHARACTERS_CJK = 3, 4  # of a part of a sentence that tells something
-MAX_REQUEST = 300  # characters of a message that may be nothing but a request
-MIN_ANSWER_CHARACTERS = 3  # of a message of a single word
+# Of a part of a sentence that tells something.
+MIN_PART_WORDS, MIN_PART_CHARACTERS_CJK = 3, 4
+# Characters of a message that may be nothing but a request.
+MAX_REQUEST = 300
+# Of a message of a single word.
+MIN_ANSWER_CHARACTERS = 3
 
 
 class OwnWords(NamedTuple):
@@ -96,11 +102,8 @@ def read_own_words(text: str) -> OwnWords:
     if len(words) > MAX_CHARACTERS or len(text) > len(inspected):
         reasons["too_long"] = None
         half_length = MAX_CHARACTERS // 2
-        words = (
-            f"{words[:half_length]}\n\n{words[-half_length:]}"
-            if len(words) > MAX_CHARACTERS
-            else words
-        )
+        if len(words) > MAX_CHARACTERS:
+            words = f"{words[:half_length]}\n\n{words[-half_length:]}"
     return OwnWords(words, tuple(reasons))
 
 
@@ -114,7 +117,8 @@ def _unquoted_lines(text: str, reasons: dict[Reason, None]) -> Iterator[str]:
         bare = line.strip()
         previous_line = ""
         if fence:
-            fence = "" if bare.startswith(fence) else fence
+            if bare.startswith(fence):
+                fence = ""
             reasons["code"] = None
         elif bare.startswith(FENCES):
             # A fence that is closed on its own line encloses nothing more.
@@ -167,7 +171,8 @@ def is_like_request(earlier_message: str, message: str) -> bool:
     )
 
 
-@lru_cache(4)  # one message is compared with several
+# One message is compared with several.
+@lru_cache(4)
 def _verb_of(message: str) -> tuple[str, bool]:
     """Return the word where a request has its verb; whether it is the last, as in Hindi."""
     last_word = _word_at(message, is_last=True)
@@ -181,7 +186,9 @@ def _word_at(text: str, *, is_last: bool) -> str:
         words = WHOLE_WORD.findall(text.lower())
         return words[-1] if words else ""
     first_word = WHOLE_WORD.search(text.lower())
-    return first_word[0] if first_word else ""
+    if first_word:
+        return first_word[0]
+    return ""
 
 
 def may_tell(text: str) -> bool:
@@ -217,7 +224,10 @@ def _is_statement(sentence: str) -> bool:
     bare = bare_sentence(sentence)
     first_word = leading_word(bare)
     asks = _asks(bare, is_cjk=is_cjk)
-    works = bare.startswith(WORK_CJK) if is_cjk else first_word in WORK_VERBS
+    if is_cjk:
+        works = bare.startswith(WORK_CJK)
+    else:
+        works = first_word in WORK_VERBS
     if not asks and not works:
         return bool(bare)
     # The long patterns are searched last, since most sentences neither ask nor request.
@@ -260,11 +270,10 @@ def _has_telling_part(sentence: str) -> bool:
 
 
 def _is_telling_part(part: str) -> bool:
-    is_long = (
-        len(part) >= MIN_PART_CHARACTERS_CJK
-        if CJK.search(part)
-        else len(WORD.findall(part)) >= MIN_PART_WORDS
-    )
+    if CJK.search(part):
+        is_long = len(part) >= MIN_PART_CHARACTERS_CJK
+    else:
+        is_long = len(WORD.findall(part)) >= MIN_PART_WORDS
     if not (is_long or mentions_self(part)):
         return False
     bare = bare_sentence(part)

@@ -21,19 +21,29 @@ from typing import NamedTuple
 from memory.search.query import TERMS_VERSION, QueryTerms
 from memory.search.ranking import COLUMNS, SATURATION, Matches, SearchHits
 
-MOST_ROWS = 4096  # of a scope: what four bits of columns leave of sixteen
+# Of a scope: what four bits of columns leave of sixteen.
+MOST_ROWS = 4096
 MASK_BITS = 4
 BITS = {"body": 1, "speaker": 2, "prev": 4, "day": 8}
-SPEAKER, BODY, ANY_COLUMN = BITS["speaker"], BITS["body"], (1 << MASK_BITS) - 1
-LETTERS = {name[0]: bit for name, bit in BITS.items()}  # of the columns, in `parse_terms`
-NOBODY = 0xFFFF  # in place of a neighbour
-ROW_BYTES, PLACE_BYTES, RUN_BYTES = 48, 150, 120  # of a row, a conversation, an array
-POSTING_BYTES = 8  # of a word in a row
-CODE_BITS, HASH_BITS = 16, 48  # of a posting: the row and its columns, and the word
-CODE, HASH = (1 << CODE_BITS) - 1, (1 << HASH_BITS) - 1
+SPEAKER = BITS["speaker"]
+BODY = BITS["body"]
+ANY_COLUMN = (1 << MASK_BITS) - 1
+# Of the columns, in `parse_terms`.
+LETTERS = {name[0]: bit for name, bit in BITS.items()}
+# In place of a neighbour.
+NOBODY = 0xFFFF
+# Of a row, a conversation, an array.
+ROW_BYTES, PLACE_BYTES, RUN_BYTES = 48, 150, 120
+# Of a word in a row.
+POSTING_BYTES = 8
+# Of a posting: the row and its columns, and the word.
+CODE_BITS, HASH_BITS = 16, 48
+CODE = (1 << CODE_BITS) - 1
+HASH = (1 << HASH_BITS) - 1
 # Postings that are merged at once. Of a scope with more, some are in further arrays, until they are
 # a share of all: then all are read anew.
-MOST_MERGED, ADDED_SHARE = 1 << 16, 0.25
+MOST_MERGED = 1 << 16
+ADDED_SHARE = 0.25
 
 
 class Stale(Exception):
@@ -77,9 +87,14 @@ class PostedRows:
         self, rows: Iterable[PostedRow] = (), hidden_numbers: Collection[int] = frozenset()
     ) -> None:
         self._hidden = frozenset(hidden_numbers)
-        self.keys, self.places, self.at = array("q"), array("q"), array("d")
-        self.before, self.after, self.shown = array("H"), array("H"), bytearray()
-        self._last: dict[int, int] = {}  # the newest said row of each conversation
+        self.keys = array("q")
+        self.places = array("q")
+        self.at = array("d")
+        self.before = array("H")
+        self.after = array("H")
+        self.shown = bytearray()
+        # The newest said row of each conversation.
+        self._last: dict[int, int] = {}
         for row in rows:
             self.add(row)
 
@@ -105,17 +120,21 @@ class PostedRows:
         if row.is_said:
             previous_number = self._last.get(row.place, NOBODY)
             if previous_number != NOBODY:
-                self.before[number], self.after[previous_number] = previous_number, number
+                self.before[number] = previous_number
+                self.after[previous_number] = number
             self._last[row.place] = number
 
     def link(self, number: int, previous_number: int) -> None:
         """Make two rows neighbours, which no conversation does."""
-        self.before[number], self.after[previous_number] = previous_number, number
+        self.before[number] = previous_number
+        self.after[previous_number] = number
 
     def number(self, key: int) -> int | None:
         """Return the number of a row by its key."""
         i = bisect_left(self.keys, key)
-        return i if i < len(self.keys) and self.keys[i] == key else None
+        if i < len(self.keys) and self.keys[i] == key:
+            return i
+        return None
 
     # --- candidates, as a ranking asks for them
 
@@ -143,7 +162,9 @@ class PostedRows:
         return {n: (self._beside(self.before[n]), self._beside(self.after[n])) for n in keys}
 
     def _beside(self, number: int) -> SearchHits | None:
-        return self._hit(number) if number != NOBODY and self.shown[number] else None
+        if number != NOBODY and self.shown[number]:
+            return self._hit(number)
+        return None
 
     def _hit(self, number: int) -> SearchHits:
         return SearchHits(number, self.places[number], self.at[number], "")
@@ -161,7 +182,8 @@ class ScopePostings:
     pending: dict[int, int] = field(default_factory=dict)
     ahead: set[int] = field(default_factory=set)
     version: int = TERMS_VERSION
-    _runs: list[array[int]] = field(default_factory=list)  # sorted postings, the largest first
+    # Sorted postings, the largest first.
+    _runs: list[array[int]] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -178,7 +200,8 @@ class ScopePostings:
         """
         terms = parse_terms(rows, listing)
         if len({hash(name) & HASH for name in terms}) < len(terms):
-            raise Stale  # two words that cannot be told apart
+            # Two words that cannot be told apart.
+            raise Stale
         row_numbers: set[int] = set()
         postings: list[int] = []
         for name, codes in terms.items():
@@ -223,7 +246,8 @@ class ScopePostings:
         """
         runs = [*self._runs, run]
         while len(runs) > 1 and len(runs[-2]) < min(2 * len(runs[-1]), MOST_MERGED):
-            last_run, previous_run = runs.pop(), runs.pop()
+            last_run = runs.pop()
+            previous_run = runs.pop()
             # Both are in order, which sorting makes use of.
             runs.append(array("Q", sorted(previous_run.tolist() + last_run.tolist())))
         added_postings = sum(map(len, runs[1:]))
@@ -254,9 +278,13 @@ class ScopePostings:
     def weigh(self, terms: Sequence[StoredTerm]) -> Matches:
         """Return what `weigh_postings` does, without the rows of who is spoken to."""
         matches = Matches(size=len(self.rows))
-        weight, size = matches.weight, matches.size
+        weight = matches.weight
+        size = matches.size
         for forms, columns, is_topical in terms:
-            codes = self.codes(forms[0]) if len(forms) == 1 else self._any_of(forms)
+            if len(forms) == 1:
+                codes = self.codes(forms[0])
+            else:
+                codes = self._any_of(forms)
             if columns != ANY_COLUMN and codes:
                 codes = [c for c in codes if c & columns]
             df = len(codes)
@@ -264,9 +292,11 @@ class ScopePostings:
             matches.asked += rarity
             if not codes:
                 continue
-            column_weights, row_weights = _COLUMN_WEIGHTS[columns], [0.0] * (1 << MASK_BITS)
+            column_weights = _COLUMN_WEIGHTS[columns]
+            row_weights = [0.0] * (1 << MASK_BITS)
             for code in codes:
-                bits, number = code & ANY_COLUMN, code >> MASK_BITS
+                bits = code & ANY_COLUMN
+                number = code >> MASK_BITS
                 if not (row_weight := row_weights[bits]) and (x := column_weights[bits]):
                     row_weight = rarity * x * (1 + SATURATION) / (x + SATURATION)
                     row_weights[bits] = row_weight
@@ -286,7 +316,9 @@ class ScopePostings:
         """Return the rows that have any of these forms, with the columns of all."""
         code_lists = [codes for form in dict.fromkeys(forms) if (codes := self.codes(form))]
         if len(code_lists) < 2:
-            return code_lists[0] if code_lists else []
+            if code_lists:
+                return code_lists[0]
+            return []
         columns: dict[int, int] = {}
         for code in chain.from_iterable(code_lists):
             number = code >> MASK_BITS
@@ -296,7 +328,8 @@ class ScopePostings:
 
 def _column_weight(columns: int, allowed_columns: int) -> float:
     """Return the weight of the columns that have a word, added up as `weigh_postings` does."""
-    present_columns, total_weight = columns & allowed_columns, 0.0
+    present_columns = columns & allowed_columns
+    total_weight = 0.0
     for name, weight in COLUMNS.items():
         if present_columns & BITS[name]:
             total_weight += weight

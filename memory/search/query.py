@@ -29,15 +29,21 @@ from memory.search.vocabulary import DAYS, MONTHS, STOP
 
 NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
 POSSESSED = re.compile(r"([^\W_]+)(?:['’]s\b)?")
-DIGITS = "0123456789bcdfghjklmnpqrstvwz"  # of a scope's prefix: no vowel, and no x, which ends it
+# Of a scope's prefix: no vowel, and no x, which ends it.
+DIGITS = "0123456789bcdfghjklmnpqrstvwz"
 # Of what makes words of a text and of a query (`index_text`, `term_lookups`): another number for
 # another result, so that nothing made before is taken for it.
 TERMS_VERSION = 3
-PLACES = ("body", "speaker", "prev")  # the columns that every term is looked up in
-TERMS = 32  # most terms of a query
-QUICK_TERMS = 12  # of one that each turn asks
-QUERY = 4000  # most characters of a query
-SHORT_CHARACTERS = 1000  # of a text whose words are kept for a moment
+# The columns that every term is looked up in.
+PLACES = ("body", "speaker", "prev")
+# Most terms of a query.
+TERMS = 32
+# Of one that each turn asks.
+QUICK_TERMS = 12
+# Most characters of a query.
+QUERY = 4000
+# Of a text whose words are kept for a moment.
+SHORT_CHARACTERS = 1000
 
 
 def split_cjk(text: str) -> str:
@@ -48,7 +54,8 @@ def split_cjk(text: str) -> str:
 @lru_cache(4096)
 def scope_mark(scope_id: int) -> str:
     """Return the prefix of each word of a scope: short digits, then a letter that ends them."""
-    digits, remainder = "", scope_id
+    digits = ""
+    remainder = scope_id
     while remainder:
         remainder, digit = divmod(remainder, len(DIGITS))
         digits = DIGITS[digit] + digits
@@ -66,12 +73,17 @@ def index_text(scope_id: int, text: str, *, telling: bool = False) -> str:
 def mark_words(scope_id: int, words: Sequence[str]) -> str:
     """Return words as they are indexed, with the scope's prefix."""
     prefix = scope_mark(scope_id)
-    return prefix + f" {prefix}".join(words) if words else ""
+    if words:
+        return prefix + f" {prefix}".join(words)
+    return ""
 
 
 def index_words(text: str, *, telling: bool = False) -> Sequence[str]:
     """Return the words of `index_text`, without a prefix."""
-    words = _short_words(text) if len(text) <= SHORT_CHARACTERS else text_words(text)
+    if len(text) <= SHORT_CHARACTERS:
+        words = _short_words(text)
+    else:
+        words = text_words(text)
     if telling:
         return [w for w in dict.fromkeys(chain(words.words, words.names)) if w not in STOP]
     return words.all()
@@ -108,7 +120,8 @@ def terms(query: str, *, thorough: bool = True) -> tuple[str, ...]:
     return tuple([word.word for word in _chosen_words(query, thorough=thorough)])
 
 
-@lru_cache(16)  # one query is asked of messages and of passages
+# One query is asked of messages and of passages.
+@lru_cache(16)
 def _chosen_words(query: str, *, thorough: bool) -> Sequence[QueryWord]:
     words = query_words(query)
     telling = [w for w in words if w.word not in STOP and not w.is_function_word] or words
@@ -158,7 +171,8 @@ class QueryTerms:
     voice: str | None
 
 
-@lru_cache(16)  # one query is asked of messages and of passages
+# One query is asked of messages and of passages.
+@lru_cache(16)
 def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
     """Return the terms of a query, each form of a word once.
 
@@ -167,22 +181,29 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
     """
     chosen_words = _chosen_words(query, thorough=thorough)
     query_words = WORD.findall(query)
-    names = None if thorough else {w.lower() for w in query_words if not w.islower()}
+    names = None
+    if not thorough:
+        names = {w.lower() for w in query_words if not w.islower()}
     used_forms: set[str] = set()
     terms: list[QueryTerm] = []
     is_personal, is_own = (not thorough and asks(query) for asks in (mentions_self, names_self))
     verbs = frozenset() if thorough else request_verbs(query)
     for i, word in enumerate(chosen_words):
-        term, forms = word.word, forms_of(word)
+        term = word.word
+        forms = forms_of(word)
         if used_forms.intersection(forms):
-            continue  # a form of a word that was looked up already
+            # A form of a word that was looked up already.
+            continue
         used_forms.update(forms)
         columns = ["body", "prev"] if names is not None and term not in names else [*PLACES]
         if term.isdigit() or term in DAYS or term in MONTHS:
             columns.append("day")
         if word.root and not thorough:
             forms = (*forms, word.root)
-        kind_forms = _forms_of_kind(word) if is_own else ()
+        if is_own:
+            kind_forms = _forms_of_kind(word)
+        else:
+            kind_forms = ()
         forms = (*forms, *kind_forms)
         tells = (word.is_telling if is_personal else word.is_topical) and term not in verbs
         tells = tells or bool(kind_forms)
@@ -201,7 +222,8 @@ def term_lookups(scope_id: int, query: str, *, thorough: bool = True) -> Iterato
 
     The column `voice` is the speaker's, for I and you.
     """
-    prefix, terms = scope_mark(scope_id), query_terms(query, thorough=thorough)
+    prefix = scope_mark(scope_id)
+    terms = query_terms(query, thorough=thorough)
     for i, forms, columns, is_topical in terms.terms:
         words = " OR ".join(f'"{prefix}{f}"' for f in forms)
         for column in columns:
@@ -218,17 +240,21 @@ def word_lookup(scope_id: int, word: str) -> TermLookup:
 def _voice(query_words: Sequence[str]) -> str | None:
     """Return who probably said it, if a query of these words asks about I or you."""
     words = {w.lower() for w in query_words}
-    names_user, names_assistant = (
-        bool(words & {"i", "me", "my", "mine", "myself"}),
-        bool(words & {"you", "your", "yours"}),
-    )
-    return None if names_user == names_assistant else "user" if names_user else "assistant"
+    names_user = bool(words & {"i", "me", "my", "mine", "myself"})
+    names_assistant = bool(words & {"you", "your", "yours"})
+    if names_user == names_assistant:
+        return None
+    if names_user:
+        return "user"
+    return "assistant"
 
 
 def speaker_name(text: str) -> str:
     """Return the name that a text begins with, as in "Ada: ..."."""
     match = NAMED.match(text[:100])
-    return match[1] if match else ""
+    if match:
+        return match[1]
+    return ""
 
 
 def without_names(query: str, names: Collection[str]) -> str:
@@ -236,16 +262,15 @@ def without_names(query: str, names: Collection[str]) -> str:
 
     names: in lower case.
     """
-    remaining_query = (
-        " ".join(POSSESSED.sub(lambda m: "" if m[1].lower() in names else m[0], query).split())
-        if names
-        else query
-    )
-    return (
-        remaining_query
-        if any(w.lower() not in STOP for w in WORD.findall(remaining_query))
-        else query
-    )
+    if names:
+        remaining_query = " ".join(
+            POSSESSED.sub(lambda m: "" if m[1].lower() in names else m[0], query).split()
+        )
+    else:
+        remaining_query = query
+    if any(w.lower() not in STOP for w in WORD.findall(remaining_query)):
+        return remaining_query
+    return query
 
 
 def spoken_day(timestamp: float) -> str:

@@ -32,19 +32,31 @@ from memory.search.dates import dates_in
 
 COLUMNS = {"body": 1.0, "prev": 0.4, "day": 0.5}
 SATURATION = 0.6
-POOL = 200  # candidates whose context is considered
-SPEAKER, VOICE, DATE, TIMELY = 0.7, 0.2, 0.1, 0.05
-SESSION, SESSION_HITS = 0.4, 3  # hits cluster in the relevant conversations
-NEAR_HITS, FOLLOWS, PRECEDES = 30, 0.2, 0.1  # a question and its answer belong together
-NEAREST = 50  # most rows by similarity, beside the keyword hits
-MEANING = 0.8  # score of the most similar row, relative to the best keyword score
+# Candidates whose context is considered.
+POOL = 200
+SPEAKER = 0.7
+VOICE = 0.2
+DATE = 0.1
+TIMELY = 0.05
+# Hits cluster in the relevant conversations.
+SESSION, SESSION_HITS = 0.4, 3
+# A question and its answer belong together.
+NEAR_HITS, FOLLOWS, PRECEDES = 30, 0.2, 0.1
+# Most rows by similarity, beside the keyword hits.
+NEAREST = 50
+# Score of the most similar row, relative to the best keyword score.
+MEANING = 0.8
 # share of the best keyword score, from which similarity adds nothing
 FADED = 0.5
-ASKED = 20.0  # weight of a query of some four rare words, beyond which no row need cover it
-DIGITS = 4  # of a score and a coverage, as a search returns them
-EQUAL = 1e-6  # similarities that differ by less are equal
+# Weight of a query of some four rare words, beyond which no row need cover it.
+ASKED = 20.0
+# Of a score and a coverage, as a search returns them.
+DIGITS = 4
+# Similarities that differ by less are equal.
+EQUAL = 1e-6
 _WHEN = re.compile(r"\s*(?:when\b|什么时候|什麼時候|何时|何時|いつ|언제)", re.IGNORECASE)
-DAY = 86400  # seconds
+# Seconds.
+DAY = 86400
 TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|morning|night|since|recently|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
     r"|january|february|march|april|may|june|july|august|september|october|november|december|\d{4})\b|[昨今明]天|上周|下周|上个月|下个月|[月号日]",
@@ -85,7 +97,9 @@ class Matches:
     @property
     def own(self) -> dict[int, float]:
         """The weight of the query's own words alone."""
-        return self.weight if self.narrow is None else self.narrow
+        if self.narrow is None:
+            return self.weight
+        return self.narrow
 
     def best_coverage(self) -> float:
         """Return the coverage that no row exceeds, see `Ranked`."""
@@ -138,7 +152,10 @@ def _add_term(matches: Matches, keys_by_column: Mapping[str, Sequence[int]]) -> 
     if not weighing_columns:
         return
     key_lists = [keys for keys in keys_by_column.values() if keys]
-    df = len(key_lists[0]) if len(key_lists) == 1 else len(set().union(*key_lists))
+    if len(key_lists) == 1:
+        df = len(key_lists[0])
+    else:
+        df = len(set().union(*key_lists))
     rarity = math.log(1 + (max(matches.size, df) - df + 0.5) / (df + 0.5))
     matches.asked += rarity
     weight = matches.weight
@@ -156,7 +173,8 @@ def _group_by_weight(
 ) -> Iterable[tuple[float, Sequence[int]]]:
     """Return the rows that have a word, by the weight of the columns that have it."""
     pairs = [(COLUMNS[column], keys) for column, keys in keys_by_column.items() if keys]
-    if len(pairs) < 2:  # mostly: no row has it in two columns
+    # Mostly: no row has it in two columns.
+    if len(pairs) < 2:
         return pairs
     weight_by_key: dict[int, float] = {}
     for weight, keys in pairs:
@@ -182,7 +200,10 @@ class SimilarityScores(dict[int, float]):
         knows: Callable[[Sequence[int]], bool] | None = None,
     ) -> None:
         super().__init__(similarities or {})
-        self.floor = min(self.values(), default=0.0) if floor is None else floor
+        if floor is None:
+            self.floor = min(self.values(), default=0.0)
+        else:
+            self.floor = floor
         self._knows = knows
 
     def nearest(self) -> list[int]:
@@ -268,7 +289,8 @@ class Ranking:
         similarity: SimilarityScores,
         other_rows: Sequence[SearchHits] = (),
     ) -> None:
-        self._query, self._matches = query, matches
+        self._query = query
+        self._matches = matches
         # A query with only a speaker's name finds all their messages.
         self._weight = matches.weight or dict.fromkeys(matches.named, 1.0)
         self._hits = {f.key: f for f in (*pool, *other_rows)}
@@ -343,8 +365,10 @@ class Ranking:
         """
         groups = {key: (hit.place, int(hit.at // DAY)) for key, hit in self._hits.items()}
         sessions = self._sessions(groups)
-        dates, timely = dates_in(self._query), asks_when(self._query)
-        named_rows, voiced = self._matches.named, self._matches.voiced
+        dates = dates_in(self._query)
+        timely = asks_when(self._query)
+        named_rows = self._matches.named
+        voiced = self._matches.voiced
         for key, score_parts in self._parts.items():
             if key in named_rows:
                 score_parts["speaker"] = SPEAKER
@@ -364,11 +388,9 @@ class Ranking:
         """
         word_count = min(self._matches.asked, ASKED)
         # A query with only a speaker's name is covered by all their messages.
-        return (
-            self._matches.own.get(key, 0.0) / word_count
-            if word_count
-            else float(key in self._weight)
-        )
+        if word_count:
+            return self._matches.own.get(key, 0.0) / word_count
+        return float(key in self._weight)
 
     def _score_parts(
         self, keys: Iterable[int], similarities: Mapping[int, float]
@@ -377,14 +399,15 @@ class Ranking:
 
         similarities: from 0 to 1.
         """
-        weight, own_weight = self._weight, self._matches.own
+        weight = self._weight
+        own_weight = self._matches.own
         highest_weight = max([weight.get(k, 0.0) for k in self._hits], default=0.0)
         highest_own_weight = max([own_weight.get(k, 0.0) for k in self._hits], default=0.0)
-        share = (
-            MEANING * (1 - highest_own_weight / max(highest_own_weight, self._matches.asked))
-            if highest_own_weight
-            else 1.0
-        )
+        share = 1.0
+        if highest_own_weight:
+            share = MEANING * (
+                1 - highest_own_weight / max(highest_own_weight, self._matches.asked)
+            )
         parts_by_key: dict[int, dict[str, float]] = {}
         for key in keys:
             score_parts: dict[str, float] = {}
@@ -409,16 +432,15 @@ class Ranking:
 
         Empty if all are equal.
         """
-        lowest, highest = self._similarity.floor, max(self._similarity.values(), default=0.0)
-        return (
-            {
+        lowest = self._similarity.floor
+        highest = max(self._similarity.values(), default=0.0)
+        if highest - lowest >= EQUAL:
+            return {
                 k: (self._similarity[k] - lowest) / (highest - lowest)
                 for k in self._hits
                 if k in self._similarity
             }
-            if highest - lowest >= EQUAL
-            else {}
-        )
+        return {}
 
     def _sessions(self, groups: Mapping[int, tuple[int, int]]) -> dict[tuple[int, int], float]:
         """Return the part of the score of each session: the sum of its best hits, normalised."""

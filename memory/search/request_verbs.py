@@ -10,7 +10,8 @@ import re
 from memory.search.languages.questions import WORK
 from memory.search.self_mention import bare_sentence
 
-MAX_SENTENCES = 8  # of a message, whose verbs are looked for
+# Of a message, whose verbs are looked for.
+MAX_SENTENCES = 8
 WORK_VERBS = frozenset(" ".join(WORK.values()).split())
 _SENTENCE_END = re.compile(r"(?<=[.!?؟।])\s+|\n+")
 
@@ -18,7 +19,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?؟।])\s+|\n+")
 def leading_word(bare: str) -> str:
     """Return the first word of a sentence without courtesies."""
     words = bare.split(maxsplit=1)
-    return words[0].strip(",:!¿¡") if words else ""
+    if words:
+        return words[0].strip(",:!¿¡")
+    return ""
 
 
 def request_verbs(text: str) -> frozenset[str]:

@@ -58,4 +58,6 @@ def bare_sentence(sentence: str) -> str:
     """Return a sentence in lower case, without the courtesies that it begins with."""
     lower_text = sentence.strip(CLOSING + "¿¡“„«「『").lower().replace("’", "'")
     courtesies = _POLITE.match(lower_text)
-    return lower_text if courtesies is None else lower_text[courtesies.end() :]
+    if courtesies is None:
+        return lower_text
+    return lower_text[courtesies.end() :]

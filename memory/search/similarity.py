@@ -17,9 +17,12 @@ JUDGES = (
     10,
     30,
 )
-SURE_DEVIATIONS = 6.0  # standard deviations above chance
-SAME_VECTOR_SIMILARITY = 0.9999  # of identical texts
-SAMPLE = 120  # most rows of a sample
+# Standard deviations above chance.
+SURE_DEVIATIONS = 6.0
+# Of identical texts.
+SAME_VECTOR_SIMILARITY = 0.9999
+# Most rows of a sample.
+SAMPLE = 120
 
 
 def pack_vector(vector: Sequence[float]) -> bytes:
@@ -71,10 +74,8 @@ def _tells(matrix: Any, hits: Sequence[int]) -> bool:
     sample_indexes = range(0, len(matrix) - 1, -(-len(matrix) // SAMPLE))
     if not sample_indexes:
         return False
-    sample_vectors, following = (
-        matrix[list(sample_indexes)],
-        matrix[[i + 1 for i in sample_indexes]],
-    )
+    sample_vectors = matrix[list(sample_indexes)]
+    following = matrix[[i + 1 for i in sample_indexes]]
     if _above_chance(
         np.einsum("ij,ij->i", sample_vectors, following), sample_vectors @ following.T
     ):

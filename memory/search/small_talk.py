@@ -15,7 +15,8 @@ from memory.search.languages.acknowledgements import ACKNOWLEDGEMENTS
 from memory.search.text_terms import WORD, query_words
 from memory.search.vocabulary import STOP
 
-MAX_ACKNOWLEDGEMENT, MIN_RARE = 120, 2  # characters, and rare words of what tells something
+# Characters, and rare words of what tells something.
+MAX_ACKNOWLEDGEMENT, MIN_RARE = 120, 2
 MAX_CHARACTERS = 160
 
 
@@ -211,7 +212,9 @@ def is_small_talk(text: str) -> bool:
     if _DIGIT.search(text) or (not text.isascii() and any(map(str.isdigit, text))):
         return False
     bare_text = _OWN.sub(" ", unicodedata.normalize("NFC", text).casefold().replace("’", "'"))
-    runs = "" if text.isascii() else "".join(CJK.findall(bare_text))
+    runs = ""
+    if not text.isascii():
+        runs = "".join(CJK.findall(bare_text))
     words = set(WORD.findall(CJK.sub(" ", bare_text) if runs else bare_text))
     if not _IDLE_WORDS.issuperset(words) or _asks_about_self(words):
         return False

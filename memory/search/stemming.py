@@ -26,14 +26,17 @@ ALGORITHMS = {
     "el": "greek",
     "hi": "hindi",
 }
-CACHED_STEMS = 2000  # of each language
+# Of each language.
+CACHED_STEMS = 2000
 _POINTS = re.compile(r"[\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed]")
 _LETTERS = str.maketrans({"أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ة": "ه", "ؤ": "و"})
 _ARTICLES = ("وال", "بال", "كال", "فال", "ال", "لل")
-AR_PREPOSITIONS = "بلكف"  # letters that are written together with the next word
+# Letters that are written together with the next word.
+AR_PREPOSITIONS = "بلكف"
 _OWNERS = ("كم", "هم", "نا", "ها", "ي", "ك", "ه")
 _ENDINGS = ("ا", "ها", "ان", "ات", "ون", "ين", "يه", "ه", "ي")
-MIN_STEM = 3  # letters
+# Letters.
+MIN_STEM = 3
 _HINDI_SIGNS = str.maketrans({"ँ": "ं", "\u093c": None})
 
 

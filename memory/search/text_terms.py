@@ -41,7 +41,8 @@ from memory.search.lexicon import (
 )
 from memory.search.stemming import AR_PREPOSITIONS, MIN_STEM, light_stem, snowball_stem, unify_signs
 
-CACHED_WORDS, WORD_CHARACTERS = 2048, 64  # whose forms are kept, and of such a word
+# Whose forms are kept, and of such a word.
+CACHED_WORDS, WORD_CHARACTERS = 2048, 64
 WORD = re.compile(r"[^\W_]+")
 _SINGLES = re.compile(rf"[{HAN}\uac00-\ud7af]")
 # Of a Japanese query: what is written in one script belongs together.
@@ -53,17 +54,27 @@ _ALL_HAN = re.compile(rf"[{HAN}]+")
 MARK_OFFSET = 0xF0000
 # What words that are derived from each other have in common, where stems differ: "asthma" and
 # "asthmatic". No word of a text ends so, and the index does not stem what ends in a digit.
-ROOT_LETTERS, ROOT_END = 6, "0"
-ROOTED = ("ru", "el")  # of the scripts that are not Latin
-MIN_CODE = 5  # characters of a word with digits that tells something, such as a model's number
-PARTED = ("de", "nl", "sv")  # languages that write compounds in one word
-MIN_COMPOUND, MIN_PART = 9, 4  # letters
+ROOT_LETTERS = 6
+ROOT_END = "0"
+# Of the scripts that are not Latin.
+ROOTED = ("ru", "el")
+# Characters of a word with digits that tells something, such as a model's number.
+MIN_CODE = 5
+# Languages that write compounds in one word.
+PARTED = ("de", "nl", "sv")
+# Letters.
+MIN_COMPOUND, MIN_PART = 9, 4
 # Characters of the first part of a compound in Katakana, and of what follows it.
-MIN_KATAKANA_PART, MAX_KATAKANA_PART, MIN_KATAKANA_REST = 3, 10, 2
+MIN_KATAKANA_PART = 3
+MAX_KATAKANA_PART = 10
+MIN_KATAKANA_REST = 2
 S_PLURALS = ("pt", "es", "fr")
 # A Hindi ending that makes "with milk" of milk, and a plural before a postposition.
-_HINDI_WITH, _HINDI_PLURAL, _HINDI_SINGULAR = ("वाला", "वाली", "वाले", "वालों"), "ों", "ा"
-_RUSSIAN_WITHOUT = ("без", "бес", "не")  # written together with what is not there
+_HINDI_WITH = ("वाला", "वाली", "वाले", "वालों")
+_HINDI_PLURAL = "ों"
+_HINDI_SINGULAR = "ा"
+# Written together with what is not there.
+_RUSSIAN_WITHOUT = ("без", "бес", "не")
 
 
 class QueryWord(NamedTuple):
@@ -127,13 +138,16 @@ def plain_words(text: str) -> Sequence[str]:
 def _read_text(text: str) -> _TextReading:
     is_ascii = text.isascii()
     if is_ascii:
-        spaced, written_words = text, WORD.findall(text.lower())
+        spaced = text
+        written_words = WORD.findall(text.lower())
     else:
         spaced = _spaced(fold_characters(text))
         written_words = WHOLE_WORD.findall(spaced.lower())
     words = list(dict.fromkeys(written_words))
     guess = guess_languages(words)
-    language = guess[0] if guess and guess != UNLISTED else "en"
+    language = "en"
+    if guess and guess != UNLISTED:
+        language = guess[0]
     return _TextReading(spaced, words, language, is_ascii)
 
 
@@ -208,7 +222,9 @@ def _parts_of(word: str, language: str) -> Sequence[str]:
 def _bare_head(head: str) -> str:
     """Return the first part of a compound without the letter that joins both."""
     has_linking_letter = head.endswith("s") and not head.endswith("ss") and len(head) > MIN_PART
-    return head[:-1] if has_linking_letter else head
+    if has_linking_letter:
+        return head[:-1]
+    return head
 
 
 def _stored_words(words: Iterable[str], language: str) -> list[str]:
@@ -285,7 +301,10 @@ def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
     is_telling = not any(is_usual(x, y) for x in {word, fold_accents(word)} for y in languages)
     is_topical = is_telling and _may_tell(word)
     is_topical = is_topical and not any(is_usual_form(word, x) for x in languages)
-    leads = guess[0] if guess and word[0] <= LAST_LATIN else languages[0]
+    if guess and word[0] <= LAST_LATIN:
+        leads = guess[0]
+    else:
+        leads = languages[0]
     return QueryWord(
         word,
         tuple(dict.fromkeys(forms)),
@@ -302,7 +321,9 @@ def _forms_of_script(word: str, script: str) -> list[str]:
     """Return what the index may hold of a word in letters of their own."""
     forms = [_stored_form(word, ""), *([word] if word.isalnum() else ())]
     # "with a cat" is one word. A text is not read so, since many words begin with that letter.
-    bare = word[1:] if script == "ar" and word[0] in AR_PREPOSITIONS else ""
+    bare = ""
+    if script == "ar" and word[0] in AR_PREPOSITIONS:
+        bare = word[1:]
     if len(bare) >= MIN_STEM and not is_usual(bare, script):
         forms.append(_stored_form(bare, ""))
     return [*forms, *(_stored_form(kin, "") for kin in _derived_from(word, script))]
@@ -360,11 +381,15 @@ def _spaced(text: str, *, singles: bool = True) -> str:
     single_letters = [*_SINGLES.findall(text), *_KATAKANA.findall(text)] if singles else ()
     spaced = CJK.sub(lambda m: f" {' '.join(pairs_of(m[0]))} ", text)
     spaced = SYLLABIC.sub(lambda m: f" {' '.join(cluster_pairs(m[0]))} ", spaced)
-    return f"{spaced} {' '.join(dict.fromkeys(single_letters))}" if single_letters else spaced
+    if single_letters:
+        return f"{spaced} {' '.join(dict.fromkeys(single_letters))}"
+    return spaced
 
 
 def _without_runs(text: str) -> str:
-    return SYLLABIC.sub(" ", CJK.sub(" ", text)) if IS_UNSPACED.search(text) else text
+    if IS_UNSPACED.search(text):
+        return SYLLABIC.sub(" ", CJK.sub(" ", text))
+    return text
 
 
 def _syllable_pairs(text: str) -> list[str]:
@@ -380,7 +405,10 @@ def _query_pairs(run: str) -> Iterator[QueryWord]:
     """
     language = "ja" if _HAS_KANA.search(run) else "ko" if run[0] >= "\uac00" else "zh"
     frequent_words = common_words(language)
-    script_runs = _ONE_SCRIPT.findall(run) if language == "ja" else [run]
+    if language == "ja":
+        script_runs = _ONE_SCRIPT.findall(run)
+    else:
+        script_runs = [run]
     for script_run in script_runs:
         words = pairs_of(script_run)
         if len(script_run) > 2 and _KATAKANA.fullmatch(script_run):

@@ -10,7 +10,8 @@ from memory.search.query import iso
 
 UTC_NAME = "UTC"
 MAX_NAME_CHARACTERS = 64
-MINUTE = 60  # seconds; no zone's offset of today is a part of one
+# Seconds; no zone's offset of today is a part of one.
+MINUTE = 60
 # `strftime` would name days in the language of the server's locale.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -30,7 +31,8 @@ def day_of(timestamp: float, zone: str = UTC_NAME) -> str:
     return _day_of_minute(int(timestamp // MINUTE), zone)
 
 
-@lru_cache(256)  # what is recalled together was mostly said together
+# What is recalled together was mostly said together.
+@lru_cache(256)
 def _day_of_minute(minute: int, zone: str) -> str:
     return f"{datetime.fromtimestamp(minute * MINUTE, parse_zone(zone)):%Y-%m-%d}"
 

@@ -13,8 +13,10 @@ from memory.stores.sql.engine.database import Database
 from memory.stores.sql.rows import agents as rows
 from memory.stores.sql.rows.agents import StoredAgent
 
-CACHE_BYTES, CACHE_EACH = 4 << 20, 300
-Name = tuple[str, str]  # tenant, and name or id
+CACHE_BYTES = 4 << 20
+CACHE_EACH = 300
+# Tenant, and name or id.
+Name = tuple[str, str]
 
 
 class AgentProfiles(FollowedRows[Name, tuple[StoredAgent | None]]):

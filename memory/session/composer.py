@@ -38,13 +38,19 @@ from memory.session.turn_recall import TurnRecall
 from memory.session.turn_store import LIGHT
 from memory.session.turn_tools import offer_tools, plan_placement
 
-SHARES = (0.5, 0.25, 0.125)  # of a prompt's tokens to keep, after each context overflow
-EXPECTED_SHARE = 0.75  # of a prompt's tokens as counted here: a smaller report is looked into
-SURE_SHARE = 0.9  # of the fewest tokens that a text can have, for a vocabulary that has fewer
-ROLE_TOKENS = 3  # of a message, beside its text, in every template
-ANY_TAG = "0a1b2c3d4e"  # stands for a scope's own where only its length matters
+# Of a prompt's tokens to keep, after each context overflow.
+SHARES = (0.5, 0.25, 0.125)
+# Of a prompt's tokens as counted here: a smaller report is looked into.
+EXPECTED_SHARE = 0.75
+# Of the fewest tokens that a text can have, for a vocabulary that has fewer.
+SURE_SHARE = 0.9
+# Of a message, beside its text, in every template.
+ROLE_TOKENS = 3
+# Stands for a scope's own where only its length matters.
+ANY_TAG = "0a1b2c3d4e"
 NO_RECALL = Recall()
-MOST_BYTES = 6  # of a token, in a text of any language, on average
+# Of a token, in a text of any language, on average.
+MOST_BYTES = 6
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -97,7 +103,9 @@ class Prompt(msgspec.Struct, frozen=True):
     def prepared_for(self, blocks: Mapping[str, CoreBlock]) -> PreparedMemory | None:
         """Return what was prepared, if the turn left these blocks as they were."""
         prepared = self.prepared
-        return prepared if prepared is not None and prepared.blocks is blocks else None
+        if prepared is not None and prepared.blocks is blocks:
+            return prepared
+        return None
 
     def with_fitted(self, fitted: FittedContext) -> Prompt:
         """Return the prompt with another fit; after a compaction `previous` no longer applies."""
@@ -251,10 +259,16 @@ class Composer:
 
     def _place(self) -> tuple[epochs.PlacementPlan, PlacedMemory]:
         """Return where the memory goes, and what is shown of it."""
-        turn, ask = self._turn, self._turn.ask
-        blocks = self._shown_blocks() if turn.injects else []
+        turn = self._turn
+        ask = self._turn.ask
+        if turn.injects:
+            blocks = self._shown_blocks()
+        else:
+            blocks = []
         planned = plan_placement(turn, blocks)
-        tokens = budget(ask.window, ask.max_output) if ask.window else None
+        tokens = None
+        if ask.window:
+            tokens = budget(ask.window, ask.max_output)
         return planned, self._count_placed(PlacedMemory(blocks, tokens, {}, 0), planned)
 
     def _count_placed(
@@ -308,8 +322,12 @@ class Composer:
         if type(reported_tokens) is not int or reported_tokens <= 0:
             return None
         expected_tokens = EXPECTED_SHARE * prompt.fitted.tokens
-        bytes_sent = prompt.budget.token_bound.size if prompt.budget.token_bound is not None else 0
-        fewest_possible = fewest_after(prompt, before) if before is not None else 0
+        bytes_sent = 0
+        if prompt.budget.token_bound is not None:
+            bytes_sent = prompt.budget.token_bound.size
+        fewest_possible = 0
+        if before is not None:
+            fewest_possible = fewest_after(prompt, before)
         if reported_tokens < (expected_tokens or bytes_sent / MOST_BYTES):
             # A thread costs more than counting a few messages does.
             count = partial(fewest_tokens, prompt, reported_tokens + 1)
@@ -329,10 +347,13 @@ class Composer:
         What is recalled then goes into a message that is new.
         """
         snapshot = self._turn.snapshot
-        sent_prompt, newest_message = snapshot.sent_prompt, snapshot.turn.messages.after.user
+        sent_prompt = snapshot.sent_prompt
+        newest_message = snapshot.turn.messages.after.user
         if sent_prompt is None or planned.epoch is not snapshot.past.epoch:
             return None
-        return None if recall_result.text and newest_message < sent_prompt.of.count else sent_prompt
+        if recall_result.text and newest_message < sent_prompt.of.count:
+            return None
+        return sent_prompt
 
     def _shown_blocks(self) -> list[CoreBlock]:
         """Return the blocks to show, as many as half of the window takes.
@@ -359,13 +380,16 @@ class Composer:
         if not self._turn.injects:
             return FittedContext(planned)
         is_whole = planned.epoch.cut is None and planned.epoch.elide is None
-        if is_whole and budget_left.certainly_fits_with_answer:  # as nearly always
+        # As nearly always.
+        if is_whole and budget_left.certainly_fits_with_answer:
             return FittedContext(planned)
         sampled_size = self._sample(budget_left, sent_prompt)
         is_comparable = (
             sent_prompt is not None and sent_prompt.tokenizer == self._turn.ask.tokenizer
         )
-        previous_context = sent_prompt.fitted if sent_prompt is not None and is_comparable else None
+        previous_context = None
+        if sent_prompt is not None and is_comparable:
+            previous_context = sent_prompt.fitted
         fitted = await fit(self._turn.snapshot.turn, planned, budget_left, previous_context)
         if sampled_size is not None and not fitted.tokens:
             fitted.sampled = sampled_size
@@ -379,7 +403,9 @@ class Composer:
         max_tokens: int | None,
     ) -> ContextBudget:
         """Return the available context. other_tokens, max_tokens: see `ContextBudget`."""
-        turn, ask, snapshot = self._turn, self._turn.ask, self._turn.snapshot
+        turn = self._turn
+        ask = self._turn.ask
+        snapshot = self._turn.snapshot
         summaries = KeptSummaries(
             turn.services.db,
             snapshot.owner,
@@ -414,7 +440,8 @@ class Composer:
         None if they do, if nothing can, or if the turn before was counted, so that only the new
         messages are left to count. Samples of the turn before hold for what continues it.
         """
-        ask, token_bound = self._turn.ask, room.token_bound
+        ask = self._turn.ask
+        token_bound = room.token_bound
         if token_bound is None or room.certainly_fits_with_answer:
             return None
         if sent_prompt is not None and sent_prompt.fitted.held:
@@ -422,10 +449,12 @@ class Composer:
         sampled_size = None
         for sampled_size in self._guess_sizes(sent_prompt):
             scaled_tokens = self._counter.scale(ask.model, sampled_size.tokens)
-            token_bound.likely = token_bound.size - ask.size + scaled_tokens
+            token_bound.likely_tokens = token_bound.size - ask.size + scaled_tokens
             if room.certainly_fits_with_answer:
                 break
-        return sampled_size if room.certainly_fits else None
+        if room.certainly_fits:
+            return sampled_size
+        return None
 
     def _guess_sizes(self, sent_prompt: SentPrompt | None) -> Iterator[SampledSize]:
         """Yield what the samples of the turn before say, and then those of this body."""

@@ -85,18 +85,19 @@ class RequestAttempt(msgspec.Struct):
         """
         alone = self.entries is not None and lines.entries_of(scope) is self.entries
         lines.forget(scope)
-        self.entries = lines.entries_of(scope) if done and alone else None
+        if done and alone:
+            self.entries = lines.entries_of(scope)
+        else:
+            self.entries = None
         self.edited = True
 
     def blocks(
         self, conn: Connection, block_set: block_rows.BlockSet, before: dict[str, CoreBlock]
     ) -> dict[str, CoreBlock]:
         """Return a user's blocks as the turn leaves them. before: as it found them."""
-        return (
-            block_rows.all_of(conn, block_set)
-            if self.edited and self.entries is not None
-            else before
-        )
+        if self.edited and self.entries is not None:
+            return block_rows.all_of(conn, block_set)
+        return before
 
 
 class TurnIdentity(msgspec.Struct, frozen=True):
@@ -172,7 +173,9 @@ class TurnContext(msgspec.Struct, frozen=True):
     def once(self) -> bytes | None:
         """What makes the request one among several workers: its key, if the client gave one."""
         claim = self.attempt.claim
-        return claim.request if self.ask.idempotency and claim.is_first else None
+        if self.ask.idempotency and claim.is_first:
+            return claim.request
+        return None
 
     @property
     def zone(self) -> str:
@@ -297,11 +300,14 @@ def _finished_rounds(
     if ledger is None or snapshot.held or not claim.is_first:
         return None
     if ask.repeats == "new" and (not ask.certain or ledger.node.state == "done"):
-        return None  # it is the turn before, of the same message
+        # It is the turn before, of the same message.
+        return None
     lately = (
         ledger.node.state != "done" and clock.now() - ledger.node.at < turn_reader.RETRY_SECONDS
     )
-    return ledger.rounds if lately or ask.certain else None
+    if lately or ask.certain:
+        return ledger.rounds
+    return None
 
 
 def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim) -> TurnIdentity:
@@ -310,13 +316,14 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
     An earlier attempt's node is continued, so that nothing is recorded twice. The conversation is
     that attempt's own, the one named, the one continued, a fork of it, or a new one.
     """
-    attempt_node, conversation_found, node = (
-        snapshot.attempt_node,
-        snapshot.conversation,
-        snapshot.past.node,
-    )
+    attempt_node = snapshot.attempt_node
+    conversation_found = snapshot.conversation
+    node = snapshot.past.node
     adopted = attempt_node is not None and adopts(ask, snapshot, claim)
-    node_id = attempt_node.id if attempt_node is not None and adopted else new_key()
+    if attempt_node is not None and adopted:
+        node_id = attempt_node.id
+    else:
+        node_id = new_key()
     forked_from = None
     if adopted and snapshot.attempt_conversation is not None:
         conversation = snapshot.attempt_conversation
@@ -340,13 +347,15 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
         adopted,
         forked_from,
         conversation_found.head if conversation_found else None,
-        f"{new_id('explain')}{node_id:016x}",  # random, followed by the key of its record
+        # Random, followed by the key of its record.
+        f"{new_id('explain')}{node_id:016x}",
     )
 
 
 def _evict_continued(turn: TurnContext) -> None:
     """Remove cache entries that the turn continues or replaces, so that no other turn uses them."""
-    continued, attempt_node = turn.snapshot.past.node, turn.snapshot.attempt_node
+    continued = turn.snapshot.past.node
+    attempt_node = turn.snapshot.attempt_node
     ends: list[bytes] = [] if continued is None else [continued.chain]
     if attempt_node is not None:
         ends.append(attempt_node.chain)
@@ -354,7 +363,9 @@ def _evict_continued(turn: TurnContext) -> None:
         ends.append(named_conversation_key(turn.ask.explicit))
     lines = turn.services.lines
     # Asked for anew: what the turn began with may have been dropped meanwhile.
-    entries = lines.entries_of(turn.ask.scope.key) if ends else None
+    entries = None
+    if ends:
+        entries = lines.entries_of(turn.ask.scope.key)
     for end in ends:
         lines.take(entries, end)
 
@@ -370,7 +381,8 @@ def _describe(
 
     Of a task also which conversations before it are tasks too, and are not marked yet.
     """
-    conversation.opening, conversation.task = opening.pack(), is_task
+    conversation.opening = opening.pack()
+    conversation.task = is_task
     if is_task:
         conversation.same_tasks = [
             row.conversation

@@ -22,13 +22,22 @@ from memory.scope import Scope
 from memory.stores.sql.engine.database import Database
 from memory.stores.sql.turns.turn_reader import Snapshot
 
-BYTES, SENT_BYTES = 12 << 20, 6 << 20  # of the whole cache, and of sent prompts in it
-MAX_SENT_BYTES = SENT_BYTES // 4  # of one conversation
+# Of the whole cache, and of sent prompts in it.
+BYTES, SENT_BYTES = 12 << 20, 6 << 20
+# Of one conversation.
+MAX_SENT_BYTES = SENT_BYTES // 4
 # Bytes of one, without its texts.
-LINE, SHELF, BLOCK, CARRIER, PIECE_BYTES = 4000, 500, 300, 1200, 160
-KEY = 48  # bytes of a row key in a list
-PREPARED = 1200  # bytes of what was prepared, without the blocks that it shows
-SPREAD = 8  # most bytes of objects that a byte of JSON becomes
+LINE = 4000
+SHELF = 500
+BLOCK = 300
+CARRIER = 1200
+PIECE_BYTES = 160
+# Bytes of a row key in a list.
+KEY = 48
+# Bytes of what was prepared, without the blocks that it shows.
+PREPARED = 1200
+# Most bytes of objects that a byte of JSON becomes.
+SPREAD = 8
 
 
 def named_conversation_key(name: str) -> bytes:
@@ -46,17 +55,19 @@ def sent_bytes(line: Snapshot) -> int:
             if type(part) is bytes:
                 size += len(part)
     if line.server_history:
-        size += sum(map(len, line.server_history.said)) + len(line.server_history.asked)
+        history = line.server_history
+        size += sum(map(len, history.message_parts)) + len(history.last_message)
     return size
 
 
 def own_bytes(line: Snapshot) -> int:
     """Return the size of an entry without its sent prompt."""
-    past, earlier_summary, answer = (
-        line.past,
-        line.earlier_summary,
-        line.server_history.answer if line.server_history else {},
-    )
+    past = line.past
+    earlier_summary = line.earlier_summary
+    if line.server_history:
+        answer = line.server_history.answer
+    else:
+        answer = {}
     size = LINE + BLOCK * (len(line.blocks) + len(line.layers)) + CARRIER * len(past.carriers)
     if line.prepared is not None:
         size += PREPARED
@@ -93,7 +104,9 @@ class ScopeEntries:
             for link, line in self.lines.items()
             if (node := line.past.node) and node.digest == digest and node.chain == link
         ]
-        return matches[0] if len(matches) == 1 else None
+        if len(matches) == 1:
+            return matches[0]
+        return None
 
 
 class ConversationCache:
@@ -115,7 +128,9 @@ class ConversationCache:
         """
         version = self._db.version
         if version != self._version:
-            self._version, self.byte_count, self.sent_byte_count = version, 0, 0
+            self._version = version
+            self.byte_count = 0
+            self.sent_byte_count = 0
             self._entries.clear()
         if version is None:
             return None
@@ -151,9 +166,12 @@ class ConversationCache:
         self._entries[scope] = self._entries.pop(scope)
         if link in began.lines:
             self.take(began, link)
-        began.lines[link], began.scope_id = line, line.scope_id
+        began.lines[link] = line
+        began.scope_id = line.scope_id
         if (sent_size := sent_bytes(line)) > MAX_SENT_BYTES:
-            line.sent_prompt, line.server_history, sent_size = None, None, 0
+            line.sent_prompt = None
+            line.server_history = None
+            sent_size = 0
         line.own_bytes = own_bytes(line)
         self.byte_count += line.own_bytes + sent_size
         self.sent_byte_count += sent_size

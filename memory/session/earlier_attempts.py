@@ -16,7 +16,8 @@ from memory.stores.sql.engine.write_lock import NOTHING
 from memory.stores.sql.turns import node_holders
 from memory.stores.sql.turns.turn_reader import RETRY_SECONDS, Snapshot
 
-PAUSES = (0.1, 0.2, 0.4)  # seconds before a node is looked at again; then always LONGEST_SECONDS
+# Seconds before a node is looked at again; then always LONGEST_SECONDS.
+PAUSES = (0.1, 0.2, 0.4)
 LONGEST_SECONDS = 0.5
 Read = Callable[[], Awaitable[Snapshot]]
 
@@ -32,10 +33,12 @@ async def settle(
     """
     if (me := db.holder) is None:
         return snapshot
-    pauses, until = chain(PAUSES, repeat(LONGEST_SECONDS)), time.monotonic() + RETRY_SECONDS
+    pauses = chain(PAUSES, repeat(LONGEST_SECONDS))
+    until = time.monotonic() + RETRY_SECONDS
     while (attempt_node := snapshot.attempt_node) is not None:
         if attempt_node.holder == me:
-            snapshot.held = False  # this process knows what it runs
+            # This process knows what it runs.
+            snapshot.held = False
         if not snapshot.held:
             if not adopts(ask, snapshot, claim):
                 break

@@ -37,8 +37,11 @@ class FollowedRows(Generic[K, V]):
         cache: Cache[K, V],
     ) -> None:
         self._db = db
-        self._find_any, self._query, self._cache = find_any, changes, cache
-        self._has_rows: bool | None = None  # None: not known yet
+        self._find_any = find_any
+        self._query = changes
+        self._cache = cache
+        # None: not known yet.
+        self._has_rows: bool | None = None
         self._changes = 0
 
     @property
@@ -53,8 +56,12 @@ class FollowedRows(Generic[K, V]):
 
     async def load(self, deadline: float = READ_SECONDS) -> None:
         """Learn whether there are any, within so many seconds. Raises StoreUnavailable."""
-        changes, has_rows = self._changes, await self._db.read(self._find_any, deadline)
-        self._has_rows = has_rows if changes == self._changes else None
+        changes = self._changes
+        has_rows = await self._db.read(self._find_any, deadline)
+        if changes == self._changes:
+            self._has_rows = has_rows
+        else:
+            self._has_rows = None
 
     async def follow(self) -> None:
         """Forget what other workers change, once a second."""
@@ -64,14 +71,16 @@ class FollowedRows(Generic[K, V]):
                 if (changes := await self._db.read(self._query, single=True)) != changes_seen:
                     changes_seen = changes
                     self.forget()
-                    await self.load()  # else the next request has to
+                    # Else the next request has to.
+                    await self.load()
             await asyncio.sleep(FOLLOW_SECONDS)
 
     async def _read(self, key: K, work: Callable[[Connection], V], deadline: float) -> V:
         """Read what a key stands for, and cache it. Raises StoreUnavailable."""
         changes = self._changes
         rows = await self._db.read(work, deadline, small=True, of=NO_TURNS)
-        if changes == self._changes:  # otherwise it may be an older one
+        # Otherwise it may be an older one.
+        if changes == self._changes:
             self._cache.put(key, rows)
         return rows
 

@@ -54,7 +54,8 @@ class TurnClaim:
         self._in_flight = in_flight
         self._node: int | None = None
         self._continued: int | None = None
-        self._scope: bytes | None = None  # of an opening
+        # Of an opening.
+        self._scope: bytes | None = None
         self._holds_request = first
         self.is_stored = False
 

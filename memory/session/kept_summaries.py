@@ -20,7 +20,8 @@ from memory.stores.sql.rows.jobs import under_way
 from memory.stores.sql.rows.scopes import ScopeOwner, get_or_create
 from memory.stores.sql.turns import turn_reader
 
-READ_SECONDS, SAVE_SECONDS = 0.5, 0.25
+READ_SECONDS = 0.5
+SAVE_SECONDS = 0.25
 
 
 class KeptSummaries(msgspec.Struct):
@@ -90,7 +91,8 @@ class KeptSummaries(msgspec.Struct):
                 created_at=clock.now(),
             )
 
-        keeping = asyncio.ensure_future(self._write_kept(work))  # a late write completes by itself
+        # A late write completes by itself.
+        keeping = asyncio.ensure_future(self._write_kept(work))
         with self.patience.of(SAVE_SECONDS) as seconds:
             await asyncio.wait([keeping], timeout=seconds)
 

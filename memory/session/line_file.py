@@ -58,7 +58,9 @@ def digest_of(line: bytes) -> bytes:
 
 def find_lines(file: BinaryIO) -> Iterator[FileLine]:
     """Yield the lines of a file but empty ones, up to its end as it is now."""
-    begin, at, digest = 0, 0, blake2b(digest_size=DIGEST_BYTES)
+    begin = 0
+    at = 0
+    digest = blake2b(digest_size=DIGEST_BYTES)
     size = file.seek(0, os.SEEK_END)
     while at < size:
         file.seek(at)
@@ -92,7 +94,8 @@ def append_lines(path: Path, parts: Iterable[bytes]) -> None:
             os.fsync(fd)
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(fd, size)  # half a line would damage the next one too
+                # Half a line would damage the next one too.
+                os.ftruncate(fd, size)
             raise
     finally:
         os.close(fd)

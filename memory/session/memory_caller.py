@@ -9,7 +9,8 @@ from memory.core.tool_definitions import WRITES
 from memory.scope import Scope
 from memory.session.request import Policy
 
-DEFAULT_AGENT = "default"  # the memory that a user has without an agent
+# The memory that a user has without an agent.
+DEFAULT_AGENT = "default"
 NO_READING = "Error: Memory cannot be read in this request."
 NO_WRITING = "Error: Memory cannot be changed in this request."
 OFF = "Error: Memory is off for this request, by its header, its key or the user's policy."
@@ -67,5 +68,9 @@ def refusal(caller: MemoryCaller, name: str) -> str:
     if caller.mode == "off":
         return OFF
     if name in WRITES:
-        return "" if caller.mode != "read" else NO_WRITING
-    return "" if caller.mode != "write" else NO_READING
+        if caller.mode != "read":
+            return ""
+        return NO_WRITING
+    if caller.mode != "write":
+        return ""
+    return NO_READING

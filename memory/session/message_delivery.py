@@ -25,7 +25,10 @@ class MessageDelivery(msgspec.Struct, frozen=True):
             return planned
         span = render_messages(self.messages, self.tag)
         at = end_of_words(history, len(history.messages))
-        note = f"{planned.note}\n\n{span}" if planned.note else span
+        if planned.note:
+            note = f"{planned.note}\n\n{span}"
+        else:
+            note = span
         return msgspec.structs.replace(planned, notes={**planned.notes, at: note}, note=note)
 
     def list_shown(self, note: str | None) -> list[str]:

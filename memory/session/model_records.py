@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from memory.cache import Cache
 from memory.core.autonomy import ModelRecord
 
-BYTES, EACH = 1 << 19, 500  # of the cache: some 1,000 models
+# Of the cache: some 1,000 models.
+BYTES, EACH = 1 << 19, 500
 MAX_NAME_CHARACTERS = 280
-SAVE_SECONDS = 1.0  # between two writes of all that is new
-MAX_UNSAVED = 1000  # records that wait for a store that does not answer
+# Between two writes of all that is new.
+SAVE_SECONDS = 1.0
+# Records that wait for a store that does not answer.
+MAX_UNSAVED = 1000
 
 # What a model does with the tools. One that searches and never saves leaves a memory empty, and one
 # that saves and never searches does not use it, so each has a record of its own.
-SAVES, SEARCHES = "saves", "searches"
+SAVES = "saves"
+SEARCHES = "searches"
 
 
 class ModelRecords:
@@ -56,5 +60,7 @@ class ModelRecords:
         now = time.monotonic()
         if not self._unsaved or now - self._saved_at < SAVE_SECONDS:
             return {}
-        records, self._unsaved, self._saved_at = self._unsaved, {}, now
+        records = self._unsaved
+        self._unsaved = {}
+        self._saved_at = now
         return records

@@ -17,7 +17,8 @@ from memory.stores.sql.rows.policies import NO_POLICY, StoredPolicy
 from memory.stores.sql.rows.scopes import UserName
 
 MODES = ("full", "read", "write", "off")
-KNOWN_BYTES, KNOWN_EACH = 1 << 19, 200  # size of the cache: some 1,500 users
+# Size of the cache: some 1,500 users.
+KNOWN_BYTES, KNOWN_EACH = 1 << 19, 200
 
 
 def strictest(*modes: str) -> str:
@@ -34,7 +35,9 @@ def strictest(*modes: str) -> str:
 
 def tools_of(policy: StoredPolicy) -> list[str]:
     """Return the patterns of the operator's tools that a user may have."""
-    return msgspec.json.decode(policy.tools, type=list[str]) if policy.tools else ["*"]
+    if policy.tools:
+        return msgspec.json.decode(policy.tools, type=list[str])
+    return ["*"]
 
 
 class UserPolicies(FollowedRows[UserName, StoredPolicy]):
@@ -82,7 +85,9 @@ class UserPolicies(FollowedRows[UserName, StoredPolicy]):
         if self._has_rows is False:
             return None
         policy = await self.read(user, deadline)
-        return tuple(tools_of(policy)) if policy.tools else None
+        if policy.tools:
+            return tuple(tools_of(policy))
+        return None
 
     async def put(self, user: UserName, edit: rows.PolicyEdit) -> StoredPolicy:
         """Set the policy of a user: it holds for every request that begins afterwards.

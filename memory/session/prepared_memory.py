@@ -71,7 +71,7 @@ class PreparedMemory(msgspec.Struct, frozen=True, eq=False):
         node = past.node
         if node is None or past.places is None or past.carriers or turn.identity.adopted:
             return None
-        if clock.now() - node.at > self.policy.rules.idle:
+        if clock.now() - node.at > self.policy.rules.idle_seconds:
             return None
         return PlacementPlan(self.epoch, "", told=dict(node.told))
 
@@ -91,8 +91,11 @@ def may_prepare(turn: TurnContext) -> bool:
 
 def circumstances_of(turn: TurnContext) -> Circumstances:
     """Return what of a request decides what is shown, and how it is counted."""
-    ask, estimates = turn.ask, turn.services.counter.is_estimate
-    tools = None if ask.toolbox is None else ask.toolbox.fingerprint
+    ask = turn.ask
+    estimates = turn.services.counter.is_estimate
+    tools = None
+    if ask.toolbox is not None:
+        tools = ask.toolbox.fingerprint
     return ask.mode, ask.window, ask.max_output, ask.tokenizer, estimates, tools
 
 
@@ -100,13 +103,16 @@ def prepare(
     turn: TurnContext, plan: PlacementPlan, placed_memory: PlacedMemory
 ) -> PreparedMemory | None:
     """Return what holds for the next turn; None where the model has not been told everything."""
-    epoch, rules, toolbox = plan.epoch, turn.policy.rules, turn.ask.toolbox
+    epoch = plan.epoch
+    rules = turn.policy.rules
+    toolbox = turn.ask.toolbox
     if rules.live or not may_prepare(turn):
         return None
     if epoch.tools if toolbox is None else not toolbox.continues(epoch.tools):
         return None
     if not placed_memory.blocks or len(placed_memory.blocks) != len(turn.snapshot.blocks):
-        return None  # the explain record names those that are left out
+        # The explain record names those that are left out.
+        return None
     if apply_overrides(epoch.blocks, plan.told) != block_values(placed_memory.blocks):
         return None
     return PreparedMemory(

@@ -26,7 +26,8 @@ _decode_slice = msgspec.json.Decoder(str).decode
 
 def encode_line(record: dict[str, Any]) -> Iterator[bytes]:
     """Yield the line of a record in parts, without a line end."""
-    name = secrets.token_hex(16)  # no string of a record is like it by chance
+    # No string of a record is like it by chance.
+    name = secrets.token_hex(16)
     outline, texts = name_long_strings(record, name)
     if not texts:
         yield _encode(record)
@@ -56,7 +57,8 @@ def decode_line(parts: Iterable[bytes]) -> dict[str, Any]:
 
 
 def _read_slices(parts: Iterator[bytes], count: int) -> str:
-    text, slice_count = "", 0
+    text = ""
+    slice_count = 0
     for part in islice(parts, count):
         # Grows in place, so that there is no list of all slices beside it.
         text += _decode_slice(part)

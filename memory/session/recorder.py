@@ -38,7 +38,8 @@ from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 
 # for the answer, before it goes to the recovery log; limited by the turn's patience
 WRITE_SECONDS = 0.8
-TOGETHER_SECONDS = 0.25  # for request and answer at once, which delays the whole answer
+# For request and answer at once, which delays the whole answer.
+TOGETHER_SECONDS = 0.25
 
 
 class TurnRecorder:
@@ -47,15 +48,20 @@ class TurnRecorder:
     def __init__(self, turn: TurnContext) -> None:
         self._turn = turn
         self._is_over = False
-        self._is_lost = False  # the store did not take the request
-        self.is_late = False  # what was to be written waits in the recovery log
-        self.has_no_answer = False  # it failed, and leaves no explain record
-        self._has_connection = asyncio.Event()  # the write of the request
+        # The store did not take the request.
+        self._is_lost = False
+        # What was to be written waits in the recovery log.
+        self.is_late = False
+        # It failed, and leaves no explain record.
+        self.has_no_answer = False
+        # The write of the request.
+        self._has_connection = asyncio.Event()
 
     @property
     def can_defer_opening(self) -> bool:
         """Whether the request may be written together with its answer, if that comes soon."""
-        turn, services = self._turn, self._turn.services
+        turn = self._turn
+        services = self._turn.services
         # A user's first turn takes longer on a server; and jobs for vectors name the scope's row.
         is_quick = not services.db.is_shared and services.retrieval.meaning is None
         return (
@@ -71,7 +77,8 @@ class TurnRecorder:
         ended: nobody works on it any more. Raises StoreUnavailable or ErasedMeanwhile; the memory
         then does not record it.
         """
-        turn, progress = self._turn, self._turn.progress
+        turn = self._turn
+        progress = self._turn.progress
         if not turn.is_recording or progress.opened:
             return
         opening = await turn.store.look(pending_turn, turn, prompt)
@@ -83,7 +90,8 @@ class TurnRecorder:
             progress.scope_id = await turn.store.write(
                 write, large_bodies=opening.large_bodies, shortcut=shortcut
             )
-        progress.opened, self._is_lost = True, False
+        progress.opened = True
+        self._is_lost = False
         turn.attempt.claim.is_stored = opening.holder is not None
 
     async def wait_for_opening(self, opening: asyncio.Future[None], patience: float) -> None:
@@ -93,7 +101,8 @@ class TurnRecorder:
         """
         if self._turn.services.db.is_shared:
             await gets_connection(opening, self._has_connection)
-            self._has_connection.set()  # nobody waits as long a second time
+            # Nobody waits as long a second time.
+            self._has_connection.set()
             patience = max(patience, WRITE_SECONDS)
         with self._turn.attempt.patience.of(patience) as seconds:
             await ends_within(opening, seconds)
@@ -106,7 +115,8 @@ class TurnRecorder:
         If the store fails, the record goes to the recovery log. sent_prompt: what the next turn can
         reuse. Returns False if nothing of the turn is kept.
         """
-        turn, store = self._turn, self._turn.store
+        turn = self._turn
+        store = self._turn.store
         if self._is_over or self._is_lost or not turn.is_recording:
             self.release()
             return not self._is_lost
@@ -126,17 +136,22 @@ class TurnRecorder:
                 # The request is not written, so nothing was sent to the client yet.
                 return False
             is_durable = await store.log_unwritten(await store.look(self._record_for_log, record))
-            turn.attempt.claim.is_stored = False  # held until it is stored after all
+            # Held until it is stored after all.
+            turn.attempt.claim.is_stored = False
             return is_durable
         except ErasedMeanwhile:
-            return True  # the user was erased meanwhile: nothing may be stored
+            # The user was erased meanwhile: nothing may be stored.
+            return True
         finally:
             self.release()
 
     async def _write(self, record: TurnRecord, opening: PendingTurn | None) -> RecordedTurn | None:
         """Write the record; None if the store does not take it. Raises ErasedMeanwhile."""
         write, shortcut = record_of(self._turn, record, opening)
-        seconds = WRITE_SECONDS if opening is None else TOGETHER_SECONDS
+        if opening is None:
+            seconds = WRITE_SECONDS
+        else:
+            seconds = TOGETHER_SECONDS
         large_bodies = [
             *record.large_bodies,
             *(opening.large_bodies if opening is not None else ()),
@@ -160,7 +175,8 @@ class TurnRecorder:
             return
         try:
             with turn.attempt.patience.of(WRITE_SECONDS) as seconds:
-                async with asyncio.timeout(seconds):  # the client is still waiting for the error
+                # The client is still waiting for the error.
+                async with asyncio.timeout(seconds):
                     await self._note_failure(prompt)
             self._is_over = True
         except (StoreUnavailable, ErasedMeanwhile, TimeoutError):
@@ -174,7 +190,8 @@ class TurnRecorder:
         A late write completes by itself.
         """
         self._is_over = self.has_no_answer = True
-        turn, scope_id = self._turn, self._turn.progress.scope_id
+        turn = self._turn
+        scope_id = self._turn.progress.scope_id
         scope = turn.ask.scope
         try:
             if turn.progress.opened and scope_id is not None and not turn.identity.adopted:
@@ -211,7 +228,8 @@ class TurnRecorder:
         if not self._turn.progress.opened:
             await self.open(prompt, ended=True)
             return
-        node_id, holder = self._turn.identity.node_id, self._turn.services.db.holder
+        node_id = self._turn.identity.node_id
+        holder = self._turn.services.db.holder
         await self._turn.store.write(lambda conn: turn_writer.attempt_failed(conn, node_id, holder))
         self._turn.attempt.claim.is_stored = False
 
@@ -221,7 +239,8 @@ class TurnRecorder:
         What the rows say goes first: it may be a copy of the answers without secrets, too.
         """
         turn = self._turn
-        record.contents, record.large_bodies = None, ()
+        record.contents = None
+        record.large_bodies = ()
         if not turn.keeps_history:
             record.answers = [turn.policy.screen.mask_message(a) for a in record.answers]
         return record
@@ -235,14 +254,17 @@ class TurnRecorder:
 
         Returns the records to write now.
         """
-        turn, progress, models = self._turn, self._turn.progress, self._turn.services.models
+        turn = self._turn
+        progress = self._turn.progress
+        models = self._turn.services.models
         offers_tools = prompt.tools and turn.ask.mode == "full" and turn.ask.scope.is_named
         # The memory's stand before those of the operator.
         if offers_tools and prompt.owned is not OURS:
             offers_tools = prompt.tools[0]["function"]["name"] in OURS
         names = {call["name"] for call in progress.trace.tools} if progress.rounds else frozenset()
         if offers_tools and outcome.served and (progress.rounds or turn.is_new_message):
-            has_saved, has_searched = not names.isdisjoint(WRITES), not names.isdisjoint(SEARCHES)
+            has_saved = not names.isdisjoint(WRITES)
+            has_searched = not names.isdisjoint(SEARCHES)
             models.count(outcome.served, saved=has_saved, searched=has_searched)
         return models.take_unsaved()
 
@@ -250,20 +272,25 @@ class TurnRecorder:
         self, prompt: Prompt, recorded: RecordedTurn, sent_prompt: SentPrompt | None
     ) -> None:
         """Make ready what the next turn of this conversation will need."""
-        turn, lines = self._turn, self._turn.services.lines
+        turn = self._turn
+        lines = self._turn.services.lines
         turn.services.retrieval.indexing.notify_added()
         jobs = recorded.record.jobs
         if jobs and any(job.kind == summarization.KIND for job in jobs):
-            turn.services.wake_worker()  # the next turns come soon, and need it
-        scope, line = turn.ask.scope.key, turn.identity.conversation
-        if line.explicit:  # at its current end, which another turn may have moved
+            # The next turns come soon, and need it.
+            turn.services.wake_worker()
+        scope = turn.ask.scope.key
+        line = turn.identity.conversation
+        # At its current end, which another turn may have moved.
+        if line.explicit:
             lines.take(lines.entries_of(scope), named_conversation_key(line.name))
         if (cache_entry := next_snapshot(turn, prompt, recorded, sent_prompt)) is not None:
             lines.keep(scope, turn.attempt.entries, *cache_entry)
 
     async def _jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
         """Return the background jobs of this turn, which are written together with it."""
-        turn, ask = self._turn, self._turn.ask
+        turn = self._turn
+        ask = self._turn.ask
         jobs: list[QueuedJob] = []
         if ask.scope.is_named:
             jobs += turn.services.retrieval.jobs(turn.progress.scope_id)
@@ -282,7 +309,8 @@ class TurnRecorder:
         return jobs
 
     def _extraction_jobs(self) -> list[QueuedJob]:
-        turn, messages = self._turn, self._turn.snapshot.turn.messages
+        turn = self._turn
+        messages = self._turn.snapshot.turn.messages
         words = text_of(messages[messages.after.user])
         payload = {"model": turn.ask.model}
         if turn.ask.scope.project:
@@ -298,7 +326,8 @@ class TurnRecorder:
                 turn.snapshot.turn, prompt.fitted, prompt.budget, answers
             )
         except StoreUnavailable:
-            return []  # the next turn tries again
+            # The next turn tries again.
+            return []
         if summary_plan is None:
             return []
         return [summarization.job_of(summary_plan, turn.identity.conversation.id, turn.ask.model)]

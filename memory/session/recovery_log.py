@@ -46,7 +46,8 @@ from memory.stores.sql.turns.turn_rows import TurnRecord
 log = logging.getLogger("mnemogate")
 # Of records in memory alone. From the first on no turn is begun; turns that had begun, whose
 # clients were told `ok`, are kept up to the second.
-HELD_BYTES, HELD_BYTES_AT_MOST = 64 << 20, 128 << 20
+HELD_BYTES = 64 << 20
+HELD_BYTES_AT_MOST = 128 << 20
 MEMBERS = {
     "scope",
     "generation",
@@ -79,17 +80,22 @@ class RecoveryLog:
     def __init__(
         self, path: Path | None, secret: bytes, screen: Callable[[], Screen] = Screen
     ) -> None:
-        self._path, self._secret, self._screen = path, secret, screen
+        self._path = path
+        self._secret = secret
+        self._screen = screen
         self._bad_path = path.with_name("spill.bad") if path is not None else None
         self._writing = threading.Lock()
-        self._loaded_digests: set[bytes] = set()  # digests of the lines that `clear` removes
+        # Digests of the lines that `clear` removes.
+        self._loaded_digests: set[bytes] = set()
         # Lines that the file still has although they are stored, or set aside: digests, and the
         # size of the file where it could not be rid of them.
         self._stored_digests: set[bytes] = set()
         self._stored_size = 0
-        self._held_lines: list[bytes] = []  # lines that the file did not take, oldest first
+        # Lines that the file did not take, oldest first.
+        self._held_lines: list[bytes] = []
         self.held_bytes = 0
-        self.lost_records = 0  # records that found no place
+        # Records that found no place.
+        self.lost_records = 0
         self._lock: int | None = None
 
     def claim(self) -> None:
@@ -100,7 +106,8 @@ class RecoveryLog:
         for number in itertools.count():
             path = self._path.with_name(f"spill.{number}.ndjson" if number else "spill.ndjson")
             if (lock := _try_lock(path)) is not None:
-                self._path, self._lock = path, lock
+                self._path = path
+                self._lock = lock
                 break
         for orphan_path in sorted(path.parent.glob("spill*.ndjson")):
             if orphan_path != path and (orphan := _try_lock(orphan_path)) is not None:
@@ -119,7 +126,9 @@ class RecoveryLog:
     @property
     def folder(self) -> Path | None:
         """The data folder; None if there is none."""
-        return self._path.parent if self._path is not None else None
+        if self._path is not None:
+            return self._path.parent
+        return None
 
     @property
     def held_records(self) -> int:
@@ -162,7 +171,8 @@ class RecoveryLog:
         assert self._path is not None  # noqa: S101 - checked by the callers
         held_parts = (part for line in self._held_lines for part in (line, LINE_END))
         append_lines(self._path, chain(held_parts, *parts))
-        self._held_lines, self.held_bytes = [], 0
+        self._held_lines = []
+        self.held_bytes = 0
 
     def _hold(self, line: bytes, error: OSError) -> None:
         """Keep a line in memory. Raises the error if there is no room."""
@@ -201,7 +211,8 @@ class RecoveryLog:
                 if (record := self._read(line)) is not None:
                     self._loaded_digests.add(line.digest)
                     yield record
-                    del record  # before the next one is read: it may be as large
+                    # Before the next one is read: it may be as large.
+                    del record
 
     def _read(self, line: FileLine) -> TurnRecord | None:
         """Return the record of a line; None for an unreadable one, which is set aside."""
@@ -263,7 +274,9 @@ class RecoveryLog:
 
         def is_theirs(line: FileLine) -> bool:
             data = _decode_beginning(line)
-            scope = data.get("scope") if data is not None else None
+            scope = None
+            if data is not None:
+                scope = data.get("scope")
             if data is not None and isinstance(scope, list) and len(scope) > 1:
                 return scope[0] == tenant and user in (scope[1], data.get("said_by"))
             return any(name in part for part in line.split(SEPARATOR))
@@ -299,7 +312,8 @@ class RecoveryLog:
                 rewrite_lines(self._path, lambda line: line.digest not in removed_digests)
                 self._stored_digests = set()
                 self._stored_size = 0
-            except OSError:  # they stay in the file, and would be stored again and again
+            except OSError:
+                # They stay in the file, and would be stored again and again.
                 self._stored_digests = removed_digests
                 self._stored_size = _size(self._path)
             self._loaded_digests = set()
@@ -320,7 +334,8 @@ def _try_lock(path: Path) -> int | None:
         import fcntl
 
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # a system without such locks
+    except ImportError:
+        # A system without such locks.
         return fd
     except OSError:
         os.close(fd)

@@ -21,7 +21,8 @@ from memory.stores.sql.turns import turn_writer
 from memory.stores.sql.turns.turn_rows import TurnRecord
 
 log = logging.getLogger("mnemogate")
-FOLLOW_SECONDS = 1.0  # between looks for records, where the store may be back at any time
+# Between looks for records, where the store may be back at any time.
+FOLLOW_SECONDS = 1.0
 SET_ASIDE = "a record of the recovery log cannot be replayed: it is set aside in spill.bad"
 
 
@@ -29,14 +30,16 @@ class Replay:
     """Replays the records of a recovery log."""
 
     def __init__(self, db: Database, recovery_log: RecoveryLog) -> None:
-        self._db, self._recovery_log = db, recovery_log
+        self._db = db
+        self._recovery_log = recovery_log
 
     async def run(self) -> None:
         """Write all records, in order. Raises StoreUnavailable; then they stay."""
         records = iter(self._recovery_log.load())
         while (record := await asyncio.to_thread(next, records, None)) is not None:
             await self._write(record)
-            del record  # before the next one is read: it may be as large
+            # Before the next one is read: it may be as large.
+            del record
         await asyncio.to_thread(self._recovery_log.clear)
 
     async def follow(self) -> None:

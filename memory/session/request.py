@@ -52,7 +52,9 @@ class Policy:
 
     def blocks_in(self, project: str) -> Mapping[str, CoreBlock]:
         """Return the operator's blocks in a project, "" for none."""
-        return self.project_blocks if project else self.blocks
+        if project:
+            return self.project_blocks
+        return self.blocks
 
     def general_blocks(self, scope: Scope) -> GeneralBlocks | None:
         """Return the blocks that a memory in a project shows of those outside; None elsewhere."""

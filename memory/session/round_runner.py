@@ -29,7 +29,8 @@ class RoundRunner:
     """Runs the rounds of one turn. seen: label to the block's version shown to the model."""
 
     def __init__(self, turn: TurnContext, seen_versions: Mapping[str, int]) -> None:
-        self._turn, self._memory = turn, ToolRunner(turn, seen_versions)
+        self._turn = turn
+        self._memory = ToolRunner(turn, seen_versions)
 
     async def run(self, calls: Sequence[ToolCall], reply: Json, prompt: Prompt) -> Sequence[Result]:
         """Run one round's calls and return one result for each.

@@ -34,13 +34,18 @@ from memory.stores.sql.turns import turn_writer
 from memory.tools import ToolCall
 
 log = logging.getLogger("mnemogate")
-START_SECONDS = 2.0  # that a run may wait for its row
+# That a run may wait for its row.
+START_SECONDS = 2.0
 END_SECONDS = 1.0
 READ_SECONDS = 2.0
-ROUND_SECONDS = 5.0  # that all writes of one round may wait for a store
-RecordedRun = list[str | bool]  # its name, whether it succeeded, and the digest of its arguments
-FAILED = "Error: "  # what the result of a memory tool that failed begins with
-STATES = {"unknown": "unknown", "refused": "refused"}  # of a call that is over; else done
+# That all writes of one round may wait for a store.
+ROUND_SECONDS = 5.0
+# Its name, whether it succeeded, and the digest of its arguments.
+RecordedRun = list[str | bool]
+# What the result of a memory tool that failed begins with.
+FAILED = "Error: "
+# Of a call that is over; else done.
+STATES = {"unknown": "unknown", "refused": "refused"}
 
 
 class RoundLedger:
@@ -56,7 +61,8 @@ class RoundLedger:
         self.runs: list[RecordedRun | None] = [None] * len(calls)
         self._calls = calls
         self.lock = asyncio.Lock()
-        self._turn, self._reply = turn, reply
+        self._turn = turn
+        self._reply = reply
         # A round may have many runs, each with two rows: it waits for them beside the turn's rows.
         self._store = msgspec.structs.replace(turn.store, patience=StoreDeadline(ROUND_SECONDS))
         # One that an earlier attempt left is gone on with.
@@ -67,7 +73,8 @@ class RoundLedger:
             self.results = list(rounds[-1]["results"])
             earlier = rounds[-1].get("runs") or ()
             self.runs[: len(earlier)] = earlier
-        self._written_places: set[int] = set()  # places of runs whose end is written
+        # Places of runs whose end is written.
+        self._written_places: set[int] = set()
 
     @property
     def number(self) -> int:
@@ -93,7 +100,8 @@ class RoundLedger:
     async def end(self, record: RunRecord) -> None:
         self.take(record)
         if record.run.effect == "read" or record.status in ("refused", "unknown", "replayed"):
-            return  # with the round
+            # With the round.
+            return
         try:
             async with self.lock:
                 await self._store.write(partial(self._end, record=record), END_SECONDS)
@@ -121,7 +129,9 @@ class RoundLedger:
             return None
         query = tool_results.read(scope_id, ident)
         rows = await self._turn.services.db.read(query, READ_SECONDS, single=True)
-        return None if not rows else str(rows[0][0])
+        if not rows:
+            return None
+        return str(rows[0][0])
 
     def note(self, conn: Connection, texts: Mapping[int, str]) -> None:
         """Write the round as it is now, in the transaction of memory calls.
@@ -135,7 +145,8 @@ class RoundLedger:
             "results": [None if r is None else text_of_result(r) for r in results],
             "runs": runs,
         }
-        node, holder = self._turn.identity.node_id, self._turn.services.db.holder
+        node = self._turn.identity.node_id
+        holder = self._turn.services.db.holder
         turn_writer.round_done(conn, node, [*self._before, entry], holder)
 
     async def close(self, records: Sequence[RunRecord]) -> None:
@@ -211,7 +222,8 @@ class RoundLedger:
         )
 
     def _put(self, conn: Connection, run: StartedRun, **columns: object) -> None:
-        ask, progress = self._turn.ask, self._turn.progress
+        ask = self._turn.ask
+        progress = self._turn.progress
         tool_calls.put(
             conn,
             self._place(run),

@@ -28,7 +28,8 @@ from memory.tools import ToolCall
 async def begin_session(turn: TurnContext) -> Session:
     """Compose a turn's prompt and return its session."""
     # Recall reads what was said in other conversations.
-    seconds, conversation = turn.policy.read_deadline, turn.identity.conversation.id
+    seconds = turn.policy.read_deadline
+    conversation = turn.identity.conversation.id
     await turn.services.db.filer.file_of(turn.ask.scope.key, seconds, conversation)
     if turn.ask.inbox is not None:
         turn.progress.delivery = await read_waiting(turn)
@@ -135,9 +136,11 @@ class Session:
         which it was cut once, and refused again, mislead. Returns False if nothing more can be
         removed.
         """
-        error_tokens = error_tokens if attempt == 0 else None
+        if attempt != 0:
+            error_tokens = None
         if not self._turn.injects:
-            return False  # a summary would have to be placed
+            # A summary would have to be placed.
+            return False
         self.prompt = self._composer.recount(self.prompt, error_tokens)
         self.refused_tokens = self.prompt.fitted.tokens
         smaller = await self._composer.compact_harder(self.prompt, attempt, error_tokens)
@@ -173,7 +176,8 @@ class Session:
 
         proven: it is known to read requests of this size whole, so its count is not doubted.
         """
-        sent_prompt, previous_prompt = self._sent_prompt, self.prompt.previous_prompt
+        sent_prompt = self._sent_prompt
+        previous_prompt = self.prompt.previous_prompt
         is_same_target = (
             not proven
             and sent_prompt is not None
@@ -184,7 +188,7 @@ class Session:
             self.prompt, usage, previous_prompt if is_same_target else None
         )
         if report is not None and sent_prompt is not None:
-            sent_prompt.reported_tokens = report.reported
+            sent_prompt.reported_tokens = report.reported_tokens
         return report
 
     async def run(self, calls: Sequence[ToolCall], reply: Json) -> Sequence[Result]:

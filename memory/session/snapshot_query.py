@@ -27,12 +27,19 @@ def query_of(
     ask: TurnRequest, request: HashedRequest, policy: Policy, shared: SharedChanges
 ) -> SnapshotQuery:
     """Return what the store is asked."""
-    scope, opening = ask.scope, request.opening
+    scope = ask.scope
+    opening = request.opening
     query = SnapshotQuery(scope, request.turn, policy.blocks_in(scope.project))
-    query.explicit, query.request, query.resends = ask.explicit, request.key, ask.resends
-    query.room = ask.window * WINDOW_BYTES if ask.window else MAX_HISTORY_BYTES
+    query.explicit = ask.explicit
+    query.request = request.key
+    query.resends = ask.resends
+    if ask.window:
+        query.room = ask.window * WINDOW_BYTES
+    else:
+        query.room = MAX_HISTORY_BYTES
     query.openings = ask.tasks and opening is not None and opening.has_edges
-    query.shares, query.repeats = shared.counts.get(scope.tenant), ask.repeats
+    query.shares = shared.counts.get(scope.tenant)
+    query.repeats = ask.repeats
     query.layered = scope.tenant in shared.layered
     query.general_blocks = policy.general_blocks(scope)
     return query

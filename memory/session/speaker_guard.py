@@ -31,7 +31,8 @@ def check_speaker_of(conn: Connection, record: TurnRecord) -> None:
     """Raise ErasedMeanwhile for the record of a turn whose speaker was erased after it began."""
     if record.said_by is None:
         return
-    scope, turn = record.owner.scope, record.nodes[0].turn
+    scope = record.owner.scope
+    turn = record.nodes[0].turn
     owner = owner_key(scope.secret, scope.tenant, record.said_by)
     _refuse_erased(conn, owner, time_of(turn))
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from memory.stores.sql.engine.waiting import told_of_connection
 
-TURN_SECONDS = 0.8  # plus the wait of a search for its index: one second
+# Plus the wait of a search for its index: one second.
+TURN_SECONDS = 0.8
 
 
 class StoreDeadline:
@@ -27,13 +28,16 @@ class StoreDeadline:
     @contextlib.contextmanager
     def of(self, max_seconds: float) -> Iterator[float]:
         """Yield the seconds that one wait may take, at most so many; then deduct the time taken."""
-        granted_seconds, began = min(max_seconds, self.seconds_left), time.monotonic()
+        granted_seconds = min(max_seconds, self.seconds_left)
+        began = time.monotonic()
         waits = True
 
         def begin() -> None:
             nonlocal began, waits
-            if waits:  # a second connection is a second try of the same work
-                began, waits = time.monotonic(), False
+            # A second connection is a second try of the same work.
+            if waits:
+                began = time.monotonic()
+                waits = False
 
         try:
             with told_of_connection(begin):

@@ -22,7 +22,8 @@ from memory.stores.sql.rows.blocks import BlockSet
 from memory.stores.sql.rows.read_layers import NO_LAYERS, ReadLayers
 from memory.stores.sql.turns import turn_writer
 
-EDIT_SECONDS = 0.5  # for the edits of a round
+# For the edits of a round.
+EDIT_SECONDS = 0.5
 UNAVAILABLE = (
     "Error: the memory is unavailable right now, nothing was saved. Answer without it, and say so "
     "if it matters."
@@ -44,19 +45,23 @@ class _PlainRound:
     """A round that has calls of memory tools alone, which one transaction finishes."""
 
     def __init__(self, turn: TurnContext, reply: Json) -> None:
-        self._turn, self._reply = turn, reply
+        self._turn = turn
+        self._reply = reply
         self.lock: AbstractAsyncContextManager[object] = nullcontext()
 
     def note(self, conn: Connection, texts: Mapping[int, str]) -> None:
         turn = self._turn
         entry = {"reply": self._reply, "results": [texts[i] for i in range(len(texts))]}
-        rounds, holder = [*turn.progress.rounds, entry], turn.services.db.holder
+        rounds = [*turn.progress.rounds, entry]
+        holder = turn.services.db.holder
         turn_writer.round_done(conn, turn.identity.node_id, rounds, holder)
 
 
 def _layers_of(turn: TurnContext) -> ReadLayers:
     layers = turn.snapshot.layers
-    return ReadLayers(turn.ask.scope, layers) if layers else NO_LAYERS
+    if layers:
+        return ReadLayers(turn.ask.scope, layers)
+    return NO_LAYERS
 
 
 class ToolRunner:
@@ -64,7 +69,8 @@ class ToolRunner:
 
     def __init__(self, turn: TurnContext, seen_versions: Mapping[str, int]) -> None:
         self._turn = turn
-        self._seen_versions = dict(seen_versions)  # updated by its own edits
+        # Updated by its own edits.
+        self._seen_versions = dict(seen_versions)
 
     async def run(
         self, calls: Sequence[tools.ToolCall], reply: Json, definitions: Sequence[Json]
@@ -74,7 +80,8 @@ class ToolRunner:
         reply: the completion that contains them, for the ledger. definitions: the tools that may be
         called. Never raises for a failure of a tool or the store.
         """
-        start_time, progress = time.perf_counter(), self._turn.progress
+        start_time = time.perf_counter()
+        progress = self._turn.progress
         plain_round = _PlainRound(self._turn, reply)
         results = await self.run_at(range(len(calls)), calls, definitions, plain_round)
         progress.rounds.append({"reply": reply, "results": results})
@@ -92,22 +99,28 @@ class ToolRunner:
 
         definitions: see `run`. written_round: writes the ledger entry.
         """
-        turn, progress = self._turn, self._turn.progress
+        turn = self._turn
+        progress = self._turn.progress
         context = self._tool_context(definitions)
         of_places = [calls[i] for i in places]
         # Otherwise the store did not even take the request.
         has_row = progress.opened or not turn.is_recording
-        search_results = await tools.run_searches(of_places, context) if has_row else {}
+        if has_row:
+            search_results = await tools.run_searches(of_places, context)
+        else:
+            search_results = {}
         is_alone = False
         try:
             by_index = await self._edit(of_places, context, search_results, (places, written_round))
             # A branch has its own blocks; shared ones are read again.
-            scope, shares = turn.ask.scope, turn.snapshot.shares
+            scope = turn.ask.scope
+            shares = turn.snapshot.shares
             is_alone = scope.is_named and shares is None and not scope.project
         except (StoreUnavailable, ErasedMeanwhile):
             progress.unsaved = True
             by_index = {**dict.fromkeys(range(len(of_places)), UNAVAILABLE), **search_results}
-        finally:  # a client may leave at the moment it is written
+        finally:
+            # A client may leave at the moment it is written.
             if any(c.name in WRITES for c in of_places):
                 turn.attempt.edits(turn.services.lines, turn.ask.scope.key, is_alone)
                 if turn.ask.scope.project:
@@ -127,7 +140,8 @@ class ToolRunner:
 
         at: the places of the calls, and what writes it. Raises StoreUnavailable, ErasedMeanwhile.
         """
-        turn, (places, written_round) = self._turn, at
+        turn = self._turn
+        (places, written_round) = at
         turn.store.heavy = turn.store.heavy or len(calls) > LIGHT_CALLS
         if not turn.is_recording:
             return {**search_results, **tools.refuse_calls(calls, context)}
@@ -149,10 +163,14 @@ class ToolRunner:
             return await turn.store.write(work, EDIT_SECONDS)
 
     def _tool_context(self, definitions: Sequence[Json]) -> tools.ToolContext:
-        turn, node_id = self._turn, self._turn.identity.node_id
-        is_named, parent = turn.ask.scope.is_named, turn.snapshot.past.node
+        turn = self._turn
+        node_id = self._turn.identity.node_id
+        is_named = turn.ask.scope.is_named
+        parent = turn.snapshot.past.node
         scope_id = turn.progress.scope_id
-        inherited = parent.branch if parent and not is_named else 0
+        inherited = 0
+        if parent and not is_named:
+            inherited = parent.branch
         return tools.ToolContext(
             scope_id or 0,
             BlockSet(

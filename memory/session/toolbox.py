@@ -17,7 +17,8 @@ from memory.tools import ToolCall
 
 RunStatus = Literal["ok", "error", "refused", "timeout", "cancelled", "unknown", "replayed"]
 Effect = Literal["read", "write"]
-DIGEST_CHARACTERS = 16  # of arguments' digests, which tell the calls of one turn apart
+# Of arguments' digests, which tell the calls of one turn apart.
+DIGEST_CHARACTERS = 16
 NO_LONGER_AVAILABLE = "Error: {} is no longer available."
 
 
@@ -44,7 +45,9 @@ Result = str | ResultWithImages
 
 def text_of_result(result: Result) -> str:
     """Return the text that stands for a result wherever no picture can."""
-    return result if isinstance(result, str) else f"{result.text}\n{result.stub}"
+    if isinstance(result, str):
+        return result
+    return f"{result.text}\n{result.stub}"
 
 
 class ToolOffer(msgspec.Struct, frozen=True):

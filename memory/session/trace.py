@@ -16,9 +16,12 @@ from memory.core.layers import Layer
 from memory.core.tool_definitions import SEARCHES
 
 NUMBERS = frozenset({int, float, bool, type(None)})
-MAX_USAGE_MEMBERS = 64  # of one object that are kept: upstreams tell a dozen
-RECALL = "automatic_recall"  # stands for the name of a tool where monitors list searches
-NOTHING_FOUND, FAILED = "Nothing found in ", "Error: "  # what a tool's result begins with then
+# Of one object that are kept: upstreams tell a dozen.
+MAX_USAGE_MEMBERS = 64
+# Stands for the name of a tool where monitors list searches.
+RECALL = "automatic_recall"
+# What a tool's result begins with then.
+NOTHING_FOUND, FAILED = "Nothing found in ", "Error: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +161,14 @@ def _by_place(additions: Mapping[int, Any], name: str) -> list[Json]:
 def _beginning(usage: Any, depth: int = 3) -> Any:
     """Return what an upstream told of its usage, of each object its first members."""
     is_short = isinstance(usage, dict) and len(usage) <= MAX_USAGE_MEMBERS and depth
-    if is_short and NUMBERS.issuperset(map(type, usage.values())):  # as it nearly always is
+    # As it nearly always is.
+    if is_short and NUMBERS.issuperset(map(type, usage.values())):
         return usage
     if isinstance(usage, dict):
         members = islice(usage.items(), MAX_USAGE_MEMBERS) if depth else ()
         return {name: _beginning(value, depth - 1) for name, value in members}
     if isinstance(usage, list):
         return [_beginning(value, depth - 1) for value in usage[:MAX_USAGE_MEMBERS] if depth]
-    return usage[:MAX_USAGE_MEMBERS] if isinstance(usage, str) else usage
+    if isinstance(usage, str):
+        return usage[:MAX_USAGE_MEMBERS]
+    return usage

@@ -15,7 +15,9 @@ class TurnExits:
     """The rules of one request that act on its turn."""
 
     def __init__(self, turn: TurnContext, toolbox: Toolbox, rules: ExitRules) -> None:
-        self._turn, self._toolbox, self._rules = turn, toolbox, rules
+        self._turn = turn
+        self._toolbox = toolbox
+        self._rules = rules
 
     def find_end(self) -> TurnEnd | None:
         """Return how the turn ends now; None while it goes on."""

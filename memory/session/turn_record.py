@@ -26,8 +26,10 @@ from memory.stores.sql.rows.message_pieces import ContentRules, content_of, note
 from memory.stores.sql.turns.turn_reader import ConversationState, Snapshot
 from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 
-BYTES_A_TOKEN = 4  # a rough estimate, if nothing was counted
-COUNTED_CHARACTERS = 20_000  # of a system message; a longer one is estimated
+# A rough estimate, if nothing was counted.
+BYTES_A_TOKEN = 4
+# Of a system message; a longer one is estimated.
+COUNTED_CHARACTERS = 20_000
 
 
 class TurnOutcome(msgspec.Struct, frozen=True):
@@ -51,10 +53,12 @@ class TurnOutcome(msgspec.Struct, frozen=True):
 
 def pending_turn(turn: TurnContext, prompt: Prompt) -> PendingTurn:
     """Build what is written of a request before its answer."""
-    snapshot, identity = turn.snapshot, turn.identity
+    snapshot = turn.snapshot
+    identity = turn.identity
     history, tag, plan = snapshot.turn, turn.ask.scope.tag, prompt.fitted.plan
     node = new_node(identity.node_id, identity.conversation.id, history, snapshot.past, plan)
-    node.at, node.recall = clock.now(), prompt.recall
+    node.at = clock.now()
+    node.recall = prompt.recall
     if prompt.recall_result.keys:
         node.recalled = prompt.recall_result.keys_after(node.recalled)
     if turn.ask.mode == "write" or not (prompt.core or plan.epoch.tools):
@@ -132,7 +136,8 @@ def turn_record(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome) -> Turn
 
 def _evicted_messages(turn: TurnContext, prompt: Prompt) -> list[tuple[Json, bytes]]:
     """Return what the turn left out for the first time, with its digests."""
-    history, mask = turn.snapshot.turn, turn.policy.screen.mask_message
+    history = turn.snapshot.turn
+    mask = turn.policy.screen.mask_message
     return [
         (mask(history.messages[i]), history.chain.digest(i))
         for i in prompt.fitted.evicted
@@ -142,7 +147,10 @@ def _evicted_messages(turn: TurnContext, prompt: Prompt) -> list[tuple[Json, byt
 
 def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list[Json]:
     rules = ContentRules(True, turn.policy.screen, turn.keeps_history)
-    contents = [] if is_system(answer) else [content_of(answer, node.digest, rules)]
+    if is_system(answer):
+        contents = []
+    else:
+        contents = [content_of(answer, node.digest, rules)]
     if turn.ask.said_by is not None:
         note_speaker(turn.ask.said_by, contents)
     return contents
@@ -150,7 +158,9 @@ def _contents_of_answer(turn: TurnContext, answer: Json, node: TurnNode) -> list
 
 def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, index: int) -> TurnNode:
     """Build the node of one of the answers."""
-    snapshot, identity, answer = turn.snapshot, turn.identity, outcome.answers[index]
+    snapshot = turn.snapshot
+    identity = turn.identity
+    answer = outcome.answers[index]
     node = new_node(
         identity.node_id if index == 0 else new_key(),
         identity.conversation.id,
@@ -158,13 +168,15 @@ def _answered_node(turn: TurnContext, prompt: Prompt, outcome: TurnOutcome, inde
         snapshot.past,
         prompt.fitted.plan,
     )
-    node.turn, node.recall = identity.node_id, prompt.recall
+    node.turn = identity.node_id
+    node.recall = prompt.recall
     if prompt.recall_result.keys:
         node.recalled = prompt.recall_result.keys_after(node.recalled)
     digest, chain = turn.services.digests.extend_chain(turn.ask.scope.key, node.asked, answer)
     complete_node(node, snapshot.past.node, digest, chain)
     if outcome.aborted:
-        node.state, node.text = "aborted", collapse_whitespace(text_of(answer))
+        node.state = "aborted"
+        node.text = collapse_whitespace(text_of(answer))
     calls = turn.progress.trace.tools
     if calls and not turn.ask.scope.is_named and any(x["name"] in WRITES for x in calls):
         node.branch = identity.node_id
@@ -230,7 +242,8 @@ def _system_tokens(turn: TurnContext, prompt: Prompt) -> int:
 
     Once for each text: to look at it again would decode a message in every turn.
     """
-    counts, digest = turn.services.counter.counts, prompt.messages.after.system
+    counts = turn.services.counter.counts
+    digest = prompt.messages.after.system
     if not digest:
         return 0
     key = hash((b"system", digest))
@@ -261,7 +274,8 @@ class RecordedTurn(msgspec.Struct, frozen=True):
 
 def _conversation_after(turn: TurnContext, recorded: RecordedTurn) -> ConversationState:
     """Return the state of the conversation that a turn leaves."""
-    line, record = turn.identity.conversation, recorded.record
+    line = turn.identity.conversation
+    record = recorded.record
     is_resent = line.resent or record.resent
     state = ConversationState(line.id, line.name, line.explicit, is_resent, recorded.head)
     state.task = turn.task is not None
@@ -279,7 +293,9 @@ def next_snapshot(
     """
     if not _continues_simply(turn, recorded):
         return None
-    snapshot, record, line = turn.snapshot, recorded.record, turn.identity.conversation
+    snapshot = turn.snapshot
+    record = recorded.record
+    line = turn.identity.conversation
     node, past, plan = record.nodes[0], snapshot.past, prompt.fitted.plan
     carriers = [c for c in past.carriers if c.id in plan.places] if past.carriers else []
     if node.note or node.hidden:
@@ -312,7 +328,8 @@ def next_snapshot(
 
 def _continues_simply(turn: TurnContext, recorded: RecordedTurn) -> bool:
     """Tell whether the next turn continues this turn's only answer, and its epoch."""
-    node, parent = recorded.record.nodes[0], turn.snapshot.past.node
+    node = recorded.record.nodes[0]
+    parent = turn.snapshot.past.node
     overtaken = node.parent != (parent.id if parent else None)
     return (
         len(recorded.record.nodes) == 1

@@ -25,7 +25,8 @@ from memory.stores.sql.turns.journal import (
 from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 from memory.stores.sql.turns.turn_statement import ExpectedLine
 
-UNKNOWN = (-1, -1)  # versions that no row has
+# Versions that no row has.
+UNKNOWN = (-1, -1)
 # The conversation's newest node; blocks as they are left.
 Recorded = tuple[int, dict[str, CoreBlock]]
 
@@ -78,14 +79,16 @@ def record_of(
 
 def _append_opening(turn: TurnContext, opening: PendingTurn) -> AppendedTurn[int]:
     """Return what appends a turn's request to the journal."""
-    place, entry = _journal_place(turn), None
+    place = _journal_place(turn)
+    entry = None
     if place is not None and not opening.large_bodies:
         entry = entry_of(place, max(place.ends, 0), opening, None)
 
     def write(conn: Connection) -> int:
         return turn_writer.open_turn(conn, opening)
 
-    journal, scope = turn.services.db.journal, turn.ask.scope.key
+    journal = turn.services.db.journal
+    scope = turn.ask.scope.key
     turn_append = AppendedTurn(journal, write, scope, entry, lambda scope_id: scope_id)
     if turn.ask.said_by is not None:
         turn_append.check = speaker_check(turn)
@@ -103,7 +106,8 @@ def _append_record(
     Of a conversation that another turn has moved on, and of a turn with edits or with rows of the
     application, nothing is appended.
     """
-    place, entry = _journal_place(turn), None
+    place = _journal_place(turn)
+    entry = None
     is_large = record.large_bodies or (opening is not None and opening.large_bodies)
     head = record.nodes[0].turn
     is_plain = not (is_large or record.beside or record.delivered or turn.attempt.edited)
@@ -115,7 +119,8 @@ def _append_record(
         record.scope_id = turn.progress.scope_id = scope_id
         return head, turn.snapshot.blocks
 
-    journal, scope = turn.services.db.journal, turn.ask.scope.key
+    journal = turn.services.db.journal
+    scope = turn.ask.scope.key
     turn_append = AppendedTurn(journal, write, scope, entry, tell_appended)
     if turn.ask.said_by is not None:
         turn_append.check = speaker_check(turn)
@@ -124,7 +129,9 @@ def _append_record(
 
 def _journal_place(turn: TurnContext) -> JournalPlace | None:
     """Return where the turn is appended; None if it is written at once."""
-    identity, scope_id, db = turn.identity, turn.progress.scope_id, turn.services.db
+    identity = turn.identity
+    scope_id = turn.progress.scope_id
+    db = turn.services.db
     conversation = identity.conversation
     is_found = conversation is turn.snapshot.conversation
     # Another turn may have made a named one that was not there.
@@ -132,14 +139,18 @@ def _journal_place(turn: TurnContext) -> JournalPlace | None:
     if db.is_shared or turn.store.heavy or identity.adopted or not is_sure:
         return None
     is_there = is_found or turn.progress.opened
-    ends = (conversation.head or 0) if is_there else NO_CONVERSATION
+    if is_there:
+        ends = conversation.head or 0
+    else:
+        ends = NO_CONVERSATION
     return JournalPlace(scope_id, conversation.id, ends)
 
 
 def _tell_recorded(
     turn: TurnContext, record: TurnRecord, scope_id: int, row: Sequence[Any]
 ) -> Recorded:
-    record.scope_id, record.versions = scope_id, (row[0], row[1])
+    record.scope_id = scope_id
+    record.versions = (row[0], row[1])
     return record.nodes[0].turn, turn.snapshot.blocks
 
 
@@ -151,7 +162,9 @@ def _blocks(conn: Connection, turn: TurnContext) -> dict[str, CoreBlock]:
 
 def _expected_line(turn: TurnContext) -> ExpectedLine | None:
     """Return the conversation as the turn found it; None if only a transaction can write it."""
-    identity, lock, scope_id = turn.identity, turn.store.lock, turn.progress.scope_id
+    identity = turn.identity
+    lock = turn.store.lock
+    scope_id = turn.progress.scope_id
     conversation = identity.conversation
     # Another turn may have made a named one that was not there.
     is_known = conversation is turn.snapshot.conversation or not conversation.explicit

@@ -31,14 +31,18 @@ log = logging.getLogger("mnemogate")
 
 # characters of answers and blocks, bytes of a request, that may be inspected on the event loop
 LIGHT = 1 << 18
-LIGHT_ANSWERS = LIGHT_CALLS = 16  # that are written on it: each takes several statements
-LARGE_SECONDS = 3.0  # more for a turn with bodies of many MiB, which a busy disk takes in that time
-ITEM_WEIGHT = 200  # characters that any other value of an answer takes as long as
+# That are written on it: each takes several statements.
+LIGHT_ANSWERS = LIGHT_CALLS = 16
+# More for a turn with bodies of many MiB, which a busy disk takes in that time.
+LARGE_SECONDS = 3.0
+# Characters that any other value of an answer takes as long as.
+ITEM_WEIGHT = 200
 
 
 def are_heavy(answers: Sequence[Json]) -> bool:
     """Tell whether answers take long to look at, or to write."""
-    if len(answers) == 1 and len(answers[0]) == 2:  # as those of most turns
+    # As those of most turns.
+    if len(answers) == 1 and len(answers[0]) == 2:
         content = answers[0].get("content")
         if type(content) is str:
             return len(content) + 2 * ITEM_WEIGHT > LIGHT
@@ -47,7 +51,8 @@ def are_heavy(answers: Sequence[Json]) -> bool:
 
 def weight_of(answers: Sequence[Json]) -> int:
     """Return how long answers take to look at, in characters; past LIGHT it does not count on."""
-    total, values = 0, list[object](answers)
+    total = 0
+    values = list[object](answers)
     while values and total <= LIGHT:
         value = values.pop()
         total += len(value) if isinstance(value, str) else ITEM_WEIGHT
@@ -74,7 +79,9 @@ class TurnStore(msgspec.Struct):
 
     async def look(self, work: Callable[..., T], *args: object) -> T:
         """Run work that inspects everything written, in a thread if that takes long."""
-        return await asyncio.to_thread(work, *args) if self.heavy else work(*args)
+        if self.heavy:
+            return await asyncio.to_thread(work, *args)
+        return work(*args)
 
     async def write(
         self,

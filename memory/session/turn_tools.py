@@ -29,12 +29,19 @@ def offer_tools(
     turn: TurnContext, counter: TokenCounter, planned: epochs.PlacementPlan
 ) -> OfferedTools:
     """Return the tools that a request shows: the memory's, then the operator's of its epoch."""
-    ask, tokens, byte_count = turn.ask, 0, 0
+    ask = turn.ask
+    tokens = 0
+    byte_count = 0
     memory_tools: list[Json] = []
-    text, measured_tokens = "", 0
+    text = ""
+    measured_tokens = 0
     if ask.offer and turn.injects and not turn.is_spare:
-        share = turn.snapshot.share if turn.snapshot.layers else ()
-        write, is_named = ask.mode == "full", ask.scope.is_named
+        if turn.snapshot.layers:
+            share = turn.snapshot.share
+        else:
+            share = ()
+        write = ask.mode == "full"
+        is_named = ask.scope.is_named
         if not ask.client_tools and not share:
             memory_tools, text, measured_tokens = tool_definitions.usual_tools(write, is_named)
         else:
@@ -43,7 +50,8 @@ def offer_tools(
             text = tool_definitions.text_of(memory_tools)
             measured_tokens = tool_definitions.measured_tokens(memory_tools)
     if memory_tools:
-        tokens, byte_count = counter.fixed(text, measured_tokens), OURS_BYTES
+        tokens = counter.fixed(text, measured_tokens)
+        byte_count = OURS_BYTES
     if ask.toolbox is None and planned.reason != epochs.OTHER_TOOLS:
         return OfferedTools(memory_tools, tokens, byte_count)
     return _join_toolbox(turn, planned, OfferedTools(memory_tools, tokens, byte_count))
@@ -53,7 +61,8 @@ def _join_toolbox(
     turn: TurnContext, planned: epochs.PlacementPlan, tools: OfferedTools
 ) -> OfferedTools:
     """Return the memory's tools with those of the operator behind them."""
-    toolbox, before = turn.ask.toolbox, turn.snapshot.past.epoch
+    toolbox = turn.ask.toolbox
+    before = turn.snapshot.past.epoch
     names = {*planned.epoch.tools, *(before.tools if before is not None else ())}
     if toolbox is None:
         return msgspec.structs.replace(tools, owned=tools.owned.union(names))
@@ -70,14 +79,21 @@ def _join_toolbox(
 
 def plan_placement(turn: TurnContext, blocks: Sequence[CoreBlock]) -> epochs.PlacementPlan:
     """Continue the conversation's epoch, or begin a new one. blocks: the blocks."""
-    snapshot, toolbox = turn.snapshot, turn.ask.toolbox
+    snapshot = turn.snapshot
+    toolbox = turn.ask.toolbox
     present = epochs.CurrentMemory(
         blocks, turn.ask.scope.tag, snapshot.edits, clock.now(), snapshot.earlier_summary
     )
-    past = snapshot.past if turn.injects else epochs.PreviousTurn()
+    if turn.injects:
+        past = snapshot.past
+    else:
+        past = epochs.PreviousTurn()
     if toolbox is not None:
         present.tools = toolbox.choose_tools({block.label for block in blocks})
-        before = past.epoch.tools if past.epoch is not None else {}
+        if past.epoch is not None:
+            before = past.epoch.tools
+        else:
+            before = {}
         present.keeps_tools = toolbox.continues(before)
     planned = epochs.plan(snapshot.turn, past, present, turn.policy.rules)
     if (delivery := turn.progress.delivery) is not None:

@@ -16,7 +16,10 @@ def runs_before(turn: TurnContext, rounds: Sequence[Json]) -> TurnRuns:
     """
     node = turn.snapshot.past.node
     is_continued = node is not None and node.runs is not None and not turn.is_new_message
-    earlier = read_runs(node.runs) if is_continued and node is not None else NO_RUNS
+    if is_continued and node is not None:
+        earlier = read_runs(node.runs)
+    else:
+        earlier = NO_RUNS
     if turn.progress.is_reminded:
         earlier = TurnRuns(earlier.rounds, is_reminded=True)
     return earlier.add_rounds(map(runs_of_round, rounds))

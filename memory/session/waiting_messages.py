@@ -24,7 +24,9 @@ async def read_waiting(turn: TurnContext) -> MessageDelivery | None:
     None if the request does not end in a user's words, or if the store does not answer in time:
     they wait for the next turn.
     """
-    ask, limits, snapshot = turn.ask, turn.ask.inbox, turn.snapshot
+    ask = turn.ask
+    limits = turn.ask.inbox
+    snapshot = turn.snapshot
     if limits is None or not turn.injects or turn.is_spare or not ask.scope.user:
         return None
     history = snapshot.turn
@@ -48,7 +50,9 @@ async def read_waiting(turn: TurnContext) -> MessageDelivery | None:
     ]
     delivered_messages = choose_messages(messages, limits.messages, limits.characters)
     claimed_ids.update(message.id for message in delivered_messages)
-    return MessageDelivery(delivered_messages, ask.scope.tag) if delivered_messages else None
+    if delivered_messages:
+        return MessageDelivery(delivered_messages, ask.scope.tag)
+    return None
 
 
 def release_messages(turn: TurnContext) -> None:

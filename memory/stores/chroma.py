@@ -26,11 +26,15 @@ from memory.errors import StoreUnavailable
 
 log = logging.getLogger("mnemogate")
 CHILD = Path(__file__).with_name("chroma_child.py")
-OPEN_SECONDS = 60.0  # a cold start imports many modules
+# A cold start imports many modules.
+OPEN_SECONDS = 60.0
 CALL_SECONDS = 15.0
-SEARCH_SECONDS = 2.0  # a search then continues without it; the call may continue, to load an index
-REST_SECONDS = 300.0  # pause after a failure
-END_SECONDS = 1.0  # how long the child may take to end
+# A search then continues without it; the call may continue, to load an index.
+SEARCH_SECONDS = 2.0
+# Pause after a failure.
+REST_SECONDS = 300.0
+# How long the child may take to end.
+END_SECONDS = 1.0
 
 
 class ChromaIndex:
@@ -41,9 +45,11 @@ class ChromaIndex:
     """
 
     def __init__(self, where: str, folder: Path) -> None:
-        self._where, self._folder = where.removeprefix("chroma:"), folder
+        self._where = where.removeprefix("chroma:")
+        self._folder = folder
         self._child: Process | None = None
-        self._turn = asyncio.Lock()  # one call at a time
+        # One call at a time.
+        self._turn = asyncio.Lock()
         self._calls: set[asyncio.Task[Any]] = set()
         self._rests_until = 0.0
         self._failed = False
@@ -148,7 +154,8 @@ class ChromaIndex:
 
     async def _end(self) -> None:
         """End the child, by force if necessary."""
-        child, self._child = self._child, None
+        child = self._child
+        self._child = None
         if child is None:
             return
         if child.stdin is not None:

@@ -22,8 +22,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 BATCH = 500
-PAGE = 100  # collections listed at once
-LOCK_SECONDS = 5.0  # a gateway that was just killed releases the folder by itself
+# Collections listed at once.
+PAGE = 100
+# A gateway that was just killed releases the folder by itself.
+LOCK_SECONDS = 5.0
 SPACE = {"hnsw:space": "cosine"}
 
 
@@ -58,10 +60,8 @@ def _lock_folder(folder: Path) -> None:
 
     Raises UnusableFrame.
     """
-    lock, until = (
-        os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600),
-        time.monotonic() + LOCK_SECONDS,
-    )
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,7 +92,8 @@ def forget(client: Any, prefix: str, keys: list[int] | None) -> None:
     from chromadb.errors import NotFoundError
 
     for name in find_collections(client, prefix):
-        with contextlib.suppress(NotFoundError):  # another worker has deleted it meanwhile
+        # Another worker has deleted it meanwhile.
+        with contextlib.suppress(NotFoundError):
             if keys is None:
                 client.delete_collection(name)
             elif keys:
@@ -125,7 +126,8 @@ def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]
             answer = {"value": work(name, arguments)}
         except UnusableFrame as e:
             answer = {"error": str(e)}
-        except Exception as e:  # whatever a library raises is sent to the parent
+        except Exception as e:
+            # Whatever a library raises is sent to the parent.
             answer = {"error": f"Chroma failed: {type(e).__name__}"}
         frame = msgspec.msgpack.encode(answer)
         told.write(len(frame).to_bytes(4, "big") + frame)
@@ -135,7 +137,8 @@ def serve(asked: BinaryIO, told: BinaryIO, work: Callable[[str, list[Any]], Any]
 def main(where: str, folder: str, seconds: float) -> None:
     """Run the child. seconds: a call that takes longer ends the process."""
     told = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of libraries must not mix with frames
+    # Output of libraries must not mix with frames.
+    os.dup2(2, 1)
     clients: list[Any] = []
 
     def work(name: str, arguments: list[Any]) -> Any:
@@ -149,7 +152,8 @@ def main(where: str, folder: str, seconds: float) -> None:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     serve(sys.stdin.buffer, told, work)
-    os._exit(0)  # its threads may hang
+    # Its threads may hang.
+    os._exit(0)
 
 
 if __name__ == "__main__":

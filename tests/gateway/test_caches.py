@@ -45,7 +45,7 @@ REQUESTS, SMALL = 120, 1 << 15
 CACHES = {
     "Conversations": ((conversation_cache, "BYTES"), 1, lambda g: g.memory.lines),
     "Request prefixes": ((parse_cache, "BYTES"), 1, lambda g: g.prefixes.prefixes),
-    "Message digests": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.digests.known),
+    "Message digests": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.digests.cached_digests),
     "Token counts": (
         (tokens, "COUNTS_BYTES"),
         COUNTERS,

@@ -89,8 +89,10 @@ class ChatFormat:
 
         The next turn goes on from this one as it is without what was recalled for it alone.
         """
-        prompt, hidden_messages = parts.prompt, parts.hidden.messages
-        previous_body, client = prompt.previous_prompt, prompt.client
+        prompt = parts.prompt
+        hidden_messages = parts.hidden.messages
+        previous_body = prompt.previous_prompt
+        client = prompt.client
         if previous_body is not None and (
             previous_body.by != target or (client is not None and client.source is None)
         ):
@@ -107,7 +109,9 @@ class ChatFormat:
             previous_body.of.count if previous_body else 0,
         )
         body = place_memory({**parts.body, "messages": prompt.messages}, placement)
-        lasting = place_lasting(prompt.messages, placement) if prompt.recall else None
+        lasting = None
+        if prompt.recall:
+            lasting = place_lasting(prompt.messages, placement)
         if hidden_messages:
             body["messages"] = [*body["messages"], *hidden_messages]
         if not parts.tools and prompt.tools:
@@ -140,7 +144,9 @@ class ChatFormat:
         body = decode_answer(data)
         if not isinstance(body, dict):
             raise MalformedCompletion("not an object")
-        return (None, body["error"]) if body.get("error") else (chunk(lift(body), b""), None)
+        if body.get("error"):
+            return (None, body["error"])
+        return (chunk(lift(body), b""), None)
 
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
@@ -159,7 +165,9 @@ class ChatFormat:
         head = {"id": new_id("chatcmpl"), "object": "chat.completion", "created": int(time.time())}
         choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
         reply = {**head, "model": body["model"], "choices": choices}
-        return reply if before is not None else {**reply, "usage": NO_USAGE}
+        if before is not None:
+            return reply
+        return {**reply, "usage": NO_USAGE}
 
     def calls(self, result: RoundResult) -> list[ToolCall]:
         return tool_calls(result)
@@ -185,7 +193,8 @@ class ChatMask:
         self._interceptor = interceptor
         self.fast_forward: Callable[[bytes], bytes] = interceptor.fast_forward
         self.holds_finish = False
-        self._finished_completion: FinishedCompletion | None = None  # while it is all of the answer
+        # While it is all of the answer.
+        self._finished_completion: FinishedCompletion | None = None
         self._has_long_text = False
         self._cited_texts: CitedTexts | None = None
         self.over = False
@@ -262,7 +271,8 @@ class ChatMask:
         return self.replay(reply)
 
     def start_next_round(self) -> bytes | None:
-        self._finished_completion, self.over = None, False
+        self._finished_completion = None
+        self.over = False
         self._interceptor.start_next_round()
         return None
 
@@ -275,18 +285,19 @@ class ChatMask:
             for lane, delta in self._cited_texts.take_deltas().items():
                 cited_chunks += self._interceptor.show_delta(lane, delta)
         held_chunks = self._interceptor.finish()
-        return _events([*cited_chunks, *held_chunks]) if held_chunks or cited_chunks else b""
+        if held_chunks or cited_chunks:
+            return _events([*cited_chunks, *held_chunks])
+        return b""
 
     def end(self, usage: Json | None) -> bytes:
         return _events([*self._interceptor.usage_chunk(usage), DONE])
 
     def answers(self) -> list[Json]:
         finished_completion = self._finished_completion
-        completion = (
-            finished_completion.completion
-            if finished_completion is not None
-            else self._interceptor.answer()
-        )
+        if finished_completion is not None:
+            completion = finished_completion.completion
+        else:
+            completion = self._interceptor.answer()
         return list(map(_answer_of, completion["choices"]))
 
     def body(self, usage: Json | None, *, long: bool = False) -> bytes | list[bytes]:
@@ -294,12 +305,14 @@ class ChatMask:
         if self._finished_completion is None:
             completion = self._interceptor.answer()
             return write({**completion, "usage": usage} if usage is not None else completion)
-        raw_answer, alias = self._finished_completion.raw, self._interceptor.alias
+        raw_answer = self._finished_completion.raw
+        alias = self._interceptor.alias
         if alias is None:
             return raw_answer
         answer = decode_answer(raw_answer)
         # A long answer is not held in three copies.
-        raw_answer, self._finished_completion = b"", None
+        raw_answer = b""
+        self._finished_completion = None
         return write({**answer, "model": alias})
 
     def fault(self, error: GatewayError) -> bytes:
@@ -324,9 +337,9 @@ async def read_chunk(data: bytes) -> Chunk:
     Raises StreamIncomplete for what is no chunk.
     """
     try:
-        return (
-            parse_chunk(data) if is_light(data) else await asyncio.to_thread(_read_in_thread, data)
-        )
+        if is_light(data):
+            return parse_chunk(data)
+        return await asyncio.to_thread(_read_in_thread, data)
     except MalformedCompletion as e:
         raise broken_stream(e) from e
 

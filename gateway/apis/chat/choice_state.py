@@ -23,19 +23,26 @@ class InterceptedCall:
 class ChoiceState:
     """What one choice has shown so far, over all rounds."""
 
-    streamed: StreamedCalls = field(default_factory=StreamedCalls)  # of this round
-    calls: list[InterceptedCall] = field(default_factory=list)  # the same calls
+    # Of this round.
+    streamed: StreamedCalls = field(default_factory=StreamedCalls)
+    # The same calls.
+    calls: list[InterceptedCall] = field(default_factory=list)
     # What the first call of an index was shown as.
     places: dict[Any, int] = field(default_factory=dict)
     # So many calls from the first are decided, and what was held of them is shown.
     released: int = 0
     next_index: int = 0
-    hid: bool = False  # a call of ours was taken out: indexes are ours to give
-    finish: str = ""  # the finish the client saw
-    reason: str = ""  # the finish the upstream gave in this round
+    # A call of ours was taken out: indexes are ours to give.
+    hid: bool = False
+    # The finish the client saw.
+    finish: str = ""
+    # The finish the upstream gave in this round.
+    reason: str = ""
     waiting: tuple[Chunk, Segment] | None = None
-    last: str = ""  # last character shown
-    fresh: bool = False  # a new round began and has shown no text yet
+    # Last character shown.
+    last: str = ""
+    # A new round began and has shown no text yet.
+    fresh: bool = False
 
 
 class ShownChunks(list[bytes]):

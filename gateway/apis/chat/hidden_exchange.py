@@ -50,7 +50,8 @@ class HiddenExchange:
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
         """Add a round that ended too early, and what the model is told behind it."""
         message = _message(result, by)
-        self.messages += [message] if message.get("content") else []
+        if message.get("content"):
+            self.messages += [message]
         self.messages.append({"role": "user", "content": text})
 
     def has_room(self, body: Json) -> bool:
@@ -159,4 +160,6 @@ def _reassign_ids(hidden_messages: list[Json], taken_ids: set[str]) -> list[Json
 
 def _arguments(call: Json) -> str:
     arguments = call["function"].get("arguments")
-    return arguments if isinstance(arguments, str) else encode(arguments or {}).decode()
+    if isinstance(arguments, str):
+        return arguments
+    return encode(arguments or {}).decode()

@@ -60,5 +60,6 @@ class CitedTexts:
 
     def take_deltas(self) -> dict[int, dict[str, Any]]:
         """Return a delta for each choice that cites something; a second time none."""
-        annotations, self._annotations = self._annotations, {}
+        annotations = self._annotations
+        self._annotations = {}
         return {lane: {ANNOTATIONS: citations} for lane, citations in annotations.items()}

@@ -63,7 +63,9 @@ def _count_summary(message: Json, summaries: tuple[str, ...]) -> int:
         return 0
     texts = [b.get("text") for b in blocks_of(message.get("content"))]
     is_summary = [isinstance(t, str) and t.lstrip().startswith(summaries) for t in texts]
-    return is_summary.index(True) + 1 if True in is_summary else 0
+    if True in is_summary:
+        return is_summary.index(True) + 1
+    return 0
 
 
 def _add_assistant(message: Json, index: int, transcript: BlockTranscript) -> None:
@@ -77,8 +79,10 @@ def _add_assistant(message: Json, index: int, transcript: BlockTranscript) -> No
 
 
 def _add_other(message: Json, index: int, transcript: BlockTranscript) -> None:
-    role, content = message.get("role"), message.get("content")
-    role = role if isinstance(role, str) else "system"
+    role = message.get("role")
+    content = message.get("content")
+    if not isinstance(role, str):
+        role = "system"
     if not isinstance(content, list):
         transcript.add(
             {"role": role, "content": content if isinstance(content, str) else ""}, index, index + 1
@@ -126,7 +130,9 @@ def blocks_of(content: Any) -> list[Json]:
     """Return content as blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+    if isinstance(content, list):
+        return [b for b in content if isinstance(b, dict)]
+    return []
 
 
 def part_of(block: Any) -> Json:
@@ -159,9 +165,13 @@ def _join(first_message: Json, second_message: Json) -> Json:
     parts = [*_parts(first_message), *_parts(second_message)]
     calls = [*first_message.get("tool_calls", ()), *second_message.get("tool_calls", ())]
     joined_message: Json = {"role": "assistant", "content": plain_content(parts)}
-    return {**joined_message, "tool_calls": calls} if calls else joined_message
+    if calls:
+        return {**joined_message, "tool_calls": calls}
+    return joined_message
 
 
 def _parts(message: Json) -> list[Json]:
     content = message["content"]
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content or []

@@ -42,4 +42,6 @@ def _object(content: bytes) -> Json:
         value = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}

@@ -55,9 +55,13 @@ class MessagesFormat:
     def identity(self, body: Json) -> Json:
         """Return the user that `metadata.user_id` names, in any of the forms clients send."""
         metadata = body.get("metadata")
-        user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
+        user_id = None
+        if isinstance(metadata, dict):
+            user_id = metadata.get("user_id")
         user = user_of(user_id) if isinstance(user_id, str) else user_id
-        return {"user": user} if user else {}
+        if user:
+            return {"user": user}
+        return {}
 
     def facts(self, body: Json, summaries: Sequence[str] = ()) -> RequestFacts:
         transcript = transcript_of(native_messages(body), tuple(summaries))
@@ -101,7 +105,9 @@ class MessagesFormat:
         if b'"error"' not in data:
             return None
         event_object = read_object(data)
-        return event_object.get("error") if event_object.get("type") in ("error", None) else None
+        if event_object.get("type") in ("error", None):
+            return event_object.get("error")
+        return None
 
     def read_whole(self, data: bytes) -> tuple[Json, Any]:
         if not is_readable(data):
@@ -149,14 +155,17 @@ class HiddenBlocks(HiddenParts):
             self.show_images(part, "content", "text", _image_block)
         spoken_message = {"role": "assistant", "content": _resendable(blocks)}
         self.messages += [spoken_message, {"role": "user", "content": self.last}]
-        self.reply, self.by = result.reply, target
+        self.reply = result.reply
+        self.by = target
 
     def add_reminder(self, result: RoundResult, text: str, by: str) -> None:
         content = _resendable(result.reply["content"])
         self.last = [{"type": "text", "text": text}]
-        self.messages += [{"role": "assistant", "content": content}] if content else []
+        if content:
+            self.messages += [{"role": "assistant", "content": content}]
         self.messages.append({"role": "user", "content": self.last})
-        self.reply, self.by = result.reply, by
+        self.reply = result.reply
+        self.by = by
 
     def record_last(self, result: RoundResult, target: str) -> None:
         """Record the last round after the others; calls of ours in it were not run."""
@@ -165,9 +174,8 @@ class HiddenBlocks(HiddenParts):
             spoken_blocks = _resendable(
                 [b for b in result.reply["content"] if id(b) not in unrun_ids]
             )
-            self.messages += (
-                [{"role": "assistant", "content": spoken_blocks}] if spoken_blocks else []
-            )
+            if spoken_blocks:
+                self.messages += [{"role": "assistant", "content": spoken_blocks}]
             self.by = target or self.by
             self.record_mixed()
 
@@ -229,8 +237,10 @@ def _place_memory(parts: RoundParts, target: str) -> list[Json]:
     placed_messages = list(place(parts.view, parts.prompt, MESSAGES.name))
     client_messages = _shortened(native_messages(parts.body), placed_messages)
     messages: list[Json] = []
-    newest_index = -1  # the native message that was added last
-    waits = False  # results of ours are the last, and the client's follow
+    # The native message that was added last.
+    newest_index = -1
+    # Results of ours are the last, and the client's follow.
+    waits = False
     for placed_message in placed_messages:
         if placed_message.left_out:
             continue
@@ -278,7 +288,9 @@ def _shortened(client_messages: list[Json], placed_messages: Sequence[PlacedMess
 
 def _result_id(block: Json) -> str | None:
     """Return whose result a block is, as text, since clients send any type; None for no result."""
-    return str(block.get("tool_use_id")) if block.get("type") == "tool_result" else None
+    if block.get("type") == "tool_result":
+        return str(block.get("tool_use_id"))
+    return None
 
 
 def _is_result(placed_message: PlacedMessage) -> bool:
@@ -336,7 +348,9 @@ def _with_ids_of(own_messages: Sequence[Json], hidden_messages: Sequence[Json]) 
 def _rename_block(block: Json, ids: Mapping[str, Any]) -> Json:
     """Return a block with the id that stands for its own."""
     own_id = str(block.get("id"))
-    return {**block, "id": ids[own_id]} if own_id in ids else block
+    if own_id in ids:
+        return {**block, "id": ids[own_id]}
+    return block
 
 
 def _for_target(hidden_rounds: HiddenRounds, target: str) -> list[Json]:
@@ -372,7 +386,9 @@ def _hidden_calls(body: Json, messages: Sequence[Json]) -> list[str]:
     The API takes no calls without tools beside them.
     """
     called_names = _names_called(messages)
-    return called_names if set(called_names) - set(_names_called(native_messages(body))) else []
+    if set(called_names) - set(_names_called(native_messages(body))):
+        return called_names
+    return []
 
 
 def _names_called(messages: Sequence[Json]) -> list[str]:
@@ -387,7 +403,9 @@ def _with_core(system: Any, core: str) -> Any:
         return [*system, {"type": "text", "text": core}]
     if not isinstance(system, str | None):
         return system
-    return f"{system}\n\n{core}" if system else core
+    if system:
+        return f"{system}\n\n{core}"
+    return core
 
 
 def _takes_tools(body: Json) -> bool:
@@ -396,7 +414,8 @@ def _takes_tools(body: Json) -> bool:
     is_free = choice is None or (isinstance(choice, dict) and choice.get("type") == "auto")
     messages = body.get("messages") or [{}]
     prefilled = isinstance(messages[-1], dict) and messages[-1].get("role") == "assistant"
-    readable = isinstance(body.get("tools") or [], list)  # else there is no place for ours
+    # Else there is no place for ours.
+    readable = isinstance(body.get("tools") or [], list)
     return is_free and readable and not prefilled and not _has_form(body)
 
 
@@ -423,4 +442,6 @@ def _tool_call(call: Json) -> ToolCall:
 
 def _arguments(value: Any) -> str:
     """Return a call's input as JSON text; input that is not JSON stays as it came."""
-    return value if isinstance(value, str) else encode(value or {}).decode()
+    if isinstance(value, str):
+        return value
+    return encode(value or {}).decode()

@@ -64,9 +64,11 @@ GROWING = {
 }
 WORDS = tuple(GROWING.values())
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-ENDING = ("stop_reason", "stop_sequence", "stop_details", "container")  # told at the end
+# Told at the end.
+ENDING = ("stop_reason", "stop_sequence", "stop_details", "container")
 DELTA_LINES = b"event: content_block_delta\ndata: "
-PIECES = {"text": "text_delta", TOOL_USE: "input_json_delta"}  # by the kind of block
+# By the kind of block.
+PIECES = {"text": "text_delta", TOOL_USE: "input_json_delta"}
 
 
 class _Piece(msgspec.Struct):
@@ -101,10 +103,14 @@ class MessagesMask(SearchingMask):
     ) -> None:
         super().__init__(owned, alias)
         self._hides_seals = hides_seals
-        self._start: Json = {}  # the first round's message
-        self._opening_message: Json = {}  # this round's message
-        self._delta: Json | None = None  # all that its closing events tell
-        self._closing: bytes = b""  # that event as it came, where it is the only one
+        # The first round's message.
+        self._start: Json = {}
+        # This round's message.
+        self._opening_message: Json = {}
+        # All that its closing events tell.
+        self._delta: Json | None = None
+        # That event as it came, where it is the only one.
+        self._closing: bytes = b""
         self._stop: bytes = b""
         self._whole_message: Json | None = None
         self._usages: list[Json] = []
@@ -121,7 +127,8 @@ class MessagesMask(SearchingMask):
             delta_event = _read_delta(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return b""
-        delta, is_text = delta_event.delta, part.kind == "text"
+        delta = delta_event.delta
+        is_text = part.kind == "text"
         text = delta.text if is_text else delta.partial_json
         if text is None or delta.type != kind or delta_event.index != key.index:
             return b""
@@ -134,7 +141,8 @@ class MessagesMask(SearchingMask):
     def kind_of(self, event: Json) -> str:
         kind = event.get("type")
         if kind is None and event.get("error"):
-            return ERROR  # as servers of other formats tell it
+            # As servers of other formats tell it.
+            return ERROR
         return KINDS.get(str(kind), OTHER)
 
     def readable(self, event: Json) -> Json:
@@ -148,11 +156,17 @@ class MessagesMask(SearchingMask):
 
     def part_of(self, event: Json) -> Json:
         block = event.get("content_block")
-        return block if isinstance(block, dict) else {}
+        if isinstance(block, dict):
+            return block
+        return {}
 
     def call_name(self, part: Json) -> str | None:
-        name = part.get("name") if part.get("type") == "tool_use" else None
-        return name if isinstance(name, str) else None
+        name = None
+        if part.get("type") == "tool_use":
+            name = part.get("name")
+        if isinstance(name, str):
+            return name
+        return None
 
     def is_carrier(self, part: Json) -> bool:
         return self._hides_seals and has_mark(part, SEALED)
@@ -163,7 +177,8 @@ class MessagesMask(SearchingMask):
             self._opening_message = message if isinstance(message, dict) else {}
             self._start = self._start or self._opening_message
         elif event["type"] == "message_delta":
-            self._delta, self.ended = combine_closings(self._delta, event), True
+            self._delta = combine_closings(self._delta, event)
+            self.ended = True
         elif event["type"] == "message_stop":
             self.over = True
 
@@ -177,7 +192,8 @@ class MessagesMask(SearchingMask):
     def _grow(self, part: MaskedPart, delta: Json) -> None:
         """Add a piece to a block."""
         kind = str(delta.get("type"))
-        if not part.item:  # no event told its beginning
+        # No event told its beginning.
+        if not part.item:
             part.item = {"type": part.kind, part.kind: ""} if part.kind in WORDS else {}
         if kind == "input_json_delta":
             part.grow("input", delta.get("partial_json"))
@@ -202,10 +218,8 @@ class MessagesMask(SearchingMask):
     def show_opening(self, event: Json, event_bytes: bytes) -> bytes:
         self._has_begun = True
         if self.alias is not None and self._opening_message.get("model") != self.alias:
-            event, event_bytes = (
-                {**event, "message": {**self._opening_message, "model": self.alias}},
-                b"",
-            )
+            event = {**event, "message": {**self._opening_message, "model": self.alias}}
+            event_bytes = b""
         return event_bytes or event_of(event)
 
     def render(self, event: Json, event_bytes: bytes, place: int | None) -> bytes:
@@ -235,7 +249,10 @@ class MessagesMask(SearchingMask):
 
     def fold_whole(self, reply: Json) -> None:
         content = reply.get("content")
-        blocks = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+        if isinstance(content, list):
+            blocks = [b for b in content if isinstance(b, dict)]
+        else:
+            blocks = []
         self.fold(OPEN, opening_of(reply))
         for index, block in enumerate(blocks):
             key = messages_key({"index": index, "content_block": block})
@@ -255,7 +272,8 @@ class MessagesMask(SearchingMask):
         delta = self._delta or {}
         ending = delta.get("delta")
         usage = {**_dict(self._opening_message.get("usage")), **_present(delta.get("usage"))}
-        self._usages += [usage] if usage else []
+        if usage:
+            self._usages += [usage]
         calls = [b for b in blocks if b.get("type") == "tool_use"]
         reply = {**self._opening_message, **_dict(ending), "content": blocks, "usage": usage}
         return RoundResult(
@@ -271,13 +289,16 @@ class MessagesMask(SearchingMask):
 
     def end_round(self) -> None:
         self._opening_message = {}
-        self._delta, self._closing, self._stop = None, b"", b""
+        self._delta = None
+        self._closing = b""
+        self._stop = b""
 
     def run_out(self) -> None:
         """Nothing: the limit is each round's."""
 
     def end(self, usage: Json | None) -> bytes:
-        delta, closing_bytes = self._delta or {}, self._closing
+        delta = self._delta or {}
+        closing_bytes = self._closing
         reported_usage = _dict(delta.get("usage"))
         if (
             closing_bytes
@@ -296,7 +317,9 @@ class MessagesMask(SearchingMask):
         if reason != "tool_use":
             return reason
         has_visible_calls = any(b.get("type") == "tool_use" for b in self.shown)
-        return "tool_use" if has_visible_calls else "end_turn"
+        if has_visible_calls:
+            return "tool_use"
+        return "end_turn"
 
     def _told_usage(self) -> Json:
         """Return the last round's usage; with several, each of them."""
@@ -329,7 +352,9 @@ class MessagesMask(SearchingMask):
         deltas = [
             {**place, "delta": {"type": "citations_delta", "citation": c}} for c in cited_hits
         ]
-        return [*deltas, event] if deltas else ()
+        if deltas:
+            return [*deltas, event]
+        return ()
 
     def message_of(self, parts: Sequence[Json]) -> Json:
         return assistant_message(parts)
@@ -342,7 +367,9 @@ class MessagesMask(SearchingMask):
         return event_of({"type": "error", "error": error_object})
 
     def keepalive(self) -> bytes:
-        return PING if self._has_begun else super().keepalive()
+        if self._has_begun:
+            return PING
+        return super().keepalive()
 
 
 def text_message(model: Any, text: str, before: Json | None) -> Json:
@@ -361,7 +388,8 @@ def combine_closings(previous_event: Json | None, event: Json) -> Json:
     """
     if previous_event is None:
         return event
-    ending, event_delta = _dict(previous_event.get("delta")), _dict(event.get("delta"))
+    ending = _dict(previous_event.get("delta"))
+    event_delta = _dict(event.get("delta"))
     ending = {
         **ending,
         **{k: v for k, v in event_delta.items() if v is not None or k not in ending},
@@ -407,7 +435,8 @@ def closing_of(reply: Json) -> Json:
 
 def _lift_block(index: int, block: Json) -> Iterator[Json]:
     """Return one block as events."""
-    opening_block, deltas = dict(block), []
+    opening_block = dict(block)
+    deltas = []
     kind = block.get("type")
     if kind in ("tool_use", "server_tool_use", "mcp_tool_use") and block.get("input"):
         opening_block["input"] = {}
@@ -448,7 +477,9 @@ def _present(usage: Any) -> Json:
 
 
 def _dict(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _input_of(text: str) -> Any:

@@ -16,8 +16,10 @@ OPENINGS = frozenset({"response.created", "response.queued", "response.in_progre
 CLOSINGS = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
-TEXT, ARGUMENTS = "text", "arguments"  # what the pieces of an item are
-ADDED, DONE_ITEM = "response.output_item.added", "response.output_item.done"
+# What the pieces of an item are.
+TEXT, ARGUMENTS = "text", "arguments"
+ADDED = "response.output_item.added"
+DONE_ITEM = "response.output_item.done"
 TEXT_DELTA = "response.output_text.delta"
 PART_DONE = "response.content_part.done"
 ANNOTATION = "response.output_text.annotation.added"
@@ -58,21 +60,29 @@ def closing_of(reply: Json) -> Json:
 
 def has_text(item: Json) -> bool:
     """Tell whether an item shows text."""
-    parts = _content_parts(item) if item.get("type") == "message" else []
+    if item.get("type") == "message":
+        parts = _content_parts(item)
+    else:
+        parts = []
     return any(part.get("type") == "output_text" for part in parts)
 
 
 def _content_parts(item: Json) -> list[Json]:
     """Return the parts of a message's content that can be read."""
     content = item.get("content")
-    return [p for p in content if isinstance(p, dict)] if isinstance(content, list) else []
+    if isinstance(content, list):
+        return [p for p in content if isinstance(p, dict)]
+    return []
 
 
 def _lift_item(index: int, item: Json, sizes: Iterator[int]) -> Iterator[Json]:
     """Return one item as events: its beginning, its text or arguments, its end."""
     where = {"output_index": index, "item_id": item.get("id")}
     kind = item.get("type")
-    opening_item = {**item, "status": "in_progress"} if "status" in item else dict(item)
+    if "status" in item:
+        opening_item = {**item, "status": "in_progress"}
+    else:
+        opening_item = dict(item)
     if kind == "message":
         opening_item["content"] = []
     elif kind == "function_call":
@@ -127,7 +137,9 @@ def cite_event(event: Json, citations: SearchCitations) -> list[Json]:
     """Return the events that stand for the end of a text with citations; none for any other."""
     if event.get("type") == DONE_ITEM:
         item = event.get("item")
-        return [{**event, "item": citations.cite_item(item)}] if isinstance(item, dict) else []
+        if isinstance(item, dict):
+            return [{**event, "item": citations.cite_item(item)}]
+        return []
     if event.get("type") != PART_DONE:
         return []
     part = citations.cite_part(event.get("part"))

@@ -81,7 +81,9 @@ def is_summary(message: Json, summaries: tuple[str, ...]) -> bool:
 
 def message_of(item: Any) -> Json | None:
     """Return the message that an item is by itself; None for part of what a model says."""
-    kind = item.get("type") if isinstance(item, dict) else None
+    kind = None
+    if isinstance(item, dict):
+        kind = item.get("type")
     if not isinstance(item, dict):
         return {"role": "system", "content": None}
     if kind in (None, "message"):

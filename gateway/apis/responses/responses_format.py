@@ -42,7 +42,8 @@ from memory.conversation.messages import text_of
 from memory.core.tool_definitions import client_names
 
 FREE_CHOICES = (None, "auto")
-LEAST_OUTPUT = 16  # tokens: the API takes no lower limit
+# Tokens: the API takes no lower limit.
+LEAST_OUTPUT = 16
 
 
 class ResponsesFormat:
@@ -78,7 +79,8 @@ class ResponsesFormat:
         return body
 
     def compose(self, parts: RoundParts, target: str) -> Composed:
-        body, hidden_rounds = dict(parts.body), parts.hidden
+        body = dict(parts.body)
+        hidden_rounds = parts.hidden
         if parts.tools and parts.prompt.tools:
             client_tools = body.get("tools")
             body["tools"] = [*(client_tools or ()), *_tools(parts.prompt.tools)]
@@ -110,7 +112,9 @@ class ResponsesFormat:
             return event_object.get("error") or {
                 k: v for k, v in event_object.items() if k != "type"
             }
-        return event_object.get("error") if "response" not in event_object else None
+        if "response" not in event_object:
+            return event_object.get("error")
+        return None
 
     def read_whole(self, data: bytes) -> tuple[Json, Any]:
         if not is_readable(data):
@@ -125,9 +129,13 @@ class ResponsesFormat:
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
     ) -> ResponsesMask:
-        chained, is_stored, thread = "", False, ""
+        chained = ""
+        is_stored = False
+        thread = ""
         if isinstance(view, NativeView):
-            chained, is_stored, thread = view.chained, view.stored, view.thread
+            chained = view.chained
+            is_stored = view.stored
+            thread = view.thread
         injected = injected or bool(chained or thread) or is_stored
         echo = Echo(
             frozenset(owned),
@@ -175,7 +183,8 @@ class HiddenItems(HiddenParts):
 
     def send_whole(self) -> bool:
         """Send all items from now on, once the provider has refused to go on from its state."""
-        was, self.whole = self.whole, True
+        was = self.whole
+        self.whole = True
         unreadable = len(_readable(self.messages)) < len(self.messages)
         return not was and (self._stored or unreadable)
 
@@ -208,7 +217,8 @@ class HiddenItems(HiddenParts):
         content = [{"type": "input_text", "text": text}]
         self.last = [{"type": "message", "role": "user", "content": content}]
         self.messages += [*result.reply["output"], *self.last]
-        self.reply, self.by = result.reply, by
+        self.reply = result.reply
+        self.by = by
         self.spent += _shown_tokens(result)
 
     def has_room(self, body: Json) -> bool:
@@ -263,10 +273,13 @@ def _shown_tokens(result: RoundResult) -> int:
     details = usage.get("output_tokens_details")
     reasoning_tokens = details.get("reasoning_tokens") if isinstance(details, dict) else 0
     # It led to our call.
-    own_tokens += reasoning_tokens if result.ours and type(reasoning_tokens) is int else 0
+    if result.ours and type(reasoning_tokens) is int:
+        own_tokens += reasoning_tokens
     output_tokens = usage.get("output_tokens")
     text = estimate_at_once(text_of(assistant_message(result.reply["output"])))
-    return max(output_tokens - own_tokens, text) if type(output_tokens) is int else text
+    if type(output_tokens) is int:
+        return max(output_tokens - own_tokens, text)
+    return text
 
 
 def _readable(items: Sequence[Json]) -> list[Json]:
@@ -348,7 +361,8 @@ def _put_core(body: Json, items: list[Json], core: str) -> None:
     """Put the core text where it is replaced, not piled up."""
     client_instructions = body.get("instructions")
     if not core or not isinstance(client_instructions, str | None):
-        return  # what cannot be read has no place for it
+        # What cannot be read has no place for it.
+        return
     chained = body.get("previous_response_id") or body.get("conversation")
     if body.get("prompt"):
         if not chained:
@@ -394,13 +408,16 @@ def has_instructions(body: Json) -> bool:
 def _takes_tools(body: Json) -> bool:
     """Tell whether tools of ours may be offered beside the client's."""
     form = body.get("text")
-    text_format = form.get("format") if isinstance(form, dict) else None
+    text_format = None
+    if isinstance(form, dict):
+        text_format = form.get("format")
     is_json = isinstance(text_format, dict) and text_format.get("type") in (
         "json_schema",
         "json_object",
     )
     is_free = body.get("tool_choice") in FREE_CHOICES
-    readable = isinstance(body.get("tools") or [], list)  # else there is no place for ours
+    # Else there is no place for ours.
+    readable = isinstance(body.get("tools") or [], list)
     return is_free and readable and not is_json and not body.get("background")
 
 

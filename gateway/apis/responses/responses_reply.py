@@ -64,7 +64,8 @@ from gateway.wire.part_keys import (
 )
 
 NO_IDENT = ("",)
-PIECES = {  # of the kinds of items that grow: the event's type, its lines, and the member
+# Of the kinds of items that grow: the event's type, its lines, and the member.
+PIECES = {
     "message": (TEXT_DELTA, b"event: response.output_text.delta\ndata: ", TEXT),
     CALL: (ARGUMENTS_DELTA, b"event: response.function_call_arguments.delta\ndata: ", ARGUMENTS),
 }
@@ -162,12 +163,16 @@ class ResponsesMask(SearchingMask):
     def __init__(self, owned: Collection[str], alias: str | None, echo: Echo) -> None:
         super().__init__(owned, alias)
         self._echo = echo
-        self._head: Json = {}  # id, created_at and model of the first round's response
-        self._begun: Json = {}  # that response, as it began
-        self._number: int | None = None  # the next event's sequence number
+        # Id, created_at and model of the first round's response.
+        self._head: Json = {}
+        # That response, as it began.
+        self._begun: Json = {}
+        # The next event's sequence number.
+        self._number: int | None = None
         self._numbered = True
         self._came_whole = False
-        self.cuts: list[list[int]] = []  # how long the pieces of each shown item were
+        # How long the pieces of each shown item were.
+        self.cuts: list[list[int]] = []
         self._terminal: tuple[Json, bytes] | None = None
 
     @property
@@ -231,14 +236,18 @@ class ResponsesMask(SearchingMask):
 
     def part_of(self, event: Json) -> Json:
         item = event.get("item")
-        return item if isinstance(item, dict) else {}
+        if isinstance(item, dict):
+            return item
+        return {}
 
     def is_carrier(self, part: Json) -> bool:
         return self._echo.is_carrier(part)
 
     def call_name(self, part: Json) -> str | None:
         name = part.get("name") if part.get("type") == CALL else None
-        return name if isinstance(name, str) else None
+        if isinstance(name, str):
+            return name
+        return None
 
     def may_name_late(self, part: MaskedPart) -> bool:
         return part.kind == CALL or not (part.kind or part.has_ended)
@@ -297,7 +306,8 @@ class ResponsesMask(SearchingMask):
         number = self._next_number()
         is_unchanged = event.get("sequence_number") == number or not self._numbered
         if "item" in event and (item := self._echo.item(event["item"])) is not event["item"]:
-            event, is_unchanged = {**event, "item": item}, False
+            event = {**event, "item": item}
+            is_unchanged = False
         if event_bytes and is_unchanged and (place is None or self._is_at(event, place)):
             return event_bytes
         return event_of(self._write(event, number, place))
@@ -385,7 +395,9 @@ class ResponsesMask(SearchingMask):
 
     def _show_item(self, item: Json) -> Json:
         shown_item: Json = self._echo.item(item)
-        return shown_item if self.citations is None else self.citations.cite_item(shown_item)
+        if self.citations is None:
+            return shown_item
+        return self.citations.cite_item(shown_item)
 
     def lift_part(self, place: int, part: Json) -> Iterator[Json]:
         self.cuts.append([])
@@ -409,7 +421,8 @@ class ResponsesMask(SearchingMask):
         self._hid = True
 
     def end(self, usage: Json | None) -> bytes:
-        if self._terminal is None:  # a replayed round was the last
+        # A replayed round was the last.
+        if self._terminal is None:
             return event_of(
                 self._write(
                     {"type": "response.completed", "response": self.merged()},
@@ -466,7 +479,8 @@ class ResponsesMask(SearchingMask):
         if not isinstance(error, dict) or error.get("type") != "error":
             return b""
         if self._numbered and "sequence_number" not in error:
-            return b""  # it was told in another format
+            # It was told in another format.
+            return b""
         fault: Any = {"error": failure.error} if self._error.get("error") else failure.error
         event = {**self._error, **fault} if isinstance(fault, dict) else self._error
         return event_of(self._write(event, self._next_number(), None))
@@ -478,7 +492,8 @@ class ResponsesMask(SearchingMask):
             return self.render(event, event_bytes, None)
         scrubbed = {} if response.get("error") is None else {"error": error}
         scrubbed_response = {**response, **scrubbed}
-        if self._hid or self.rounds:  # to the client it is the response that began
+        # To the client it is the response that began.
+        if self._hid or self.rounds:
             scrubbed_response = {**scrubbed_response, **self._head, "output": self.shown}
         if scrubbed_response == response:
             return self._lifecycle(event, event_bytes)

@@ -16,7 +16,8 @@ TOO_MANY = "max_uses_exceeded"
 FIRST_LINE = re.compile(r"(\d{1,3})\. (.*)")
 DATE = re.compile(r"\d{4}-\d{2}|.{0,30}\b\d{4}\b.{0,10}$")
 MARK = re.compile(r"\[(\d{1,3})\]")
-MAX_MARKS = 200  # of one text that become citations
+# Of one text that become citations.
+MAX_MARKS = 200
 CITED_CHARACTERS = 150
 
 
@@ -62,7 +63,9 @@ def _read_hits(text: str) -> Iterator[ShownHit]:
             continue
         details = lines[2:4]
         is_dated = len(details) == 2 or (len(details) == 1 and bool(DATE.fullmatch(details[0])))
-        date = details.pop() if details and is_dated else ""
+        date = ""
+        if details and is_dated:
+            date = details.pop()
         yield ShownHit(
             int(numbered_title[1]), numbered_title[2], lines[1], details[0] if details else "", date
         )
@@ -162,7 +165,9 @@ class SearchCitations:
 
     def cite_item(self, item: Json) -> Json:
         """Return an item of a response with its annotations; the same where there are none."""
-        content = item.get("content") if item.get("type") == "message" else None
+        content = None
+        if item.get("type") == "message":
+            content = item.get("content")
         if not (self._hits and isinstance(content, list)):
             return item
         return {**item, "content": [self.cite_part(part) for part in content]}
@@ -181,7 +186,9 @@ class SearchCitations:
         if not self._hits or block.get("type") != "text":
             return block
         citations = self.cite_message(str(block.get("text") or ""))
-        return {**block, "citations": citations} if citations else block
+        if citations:
+            return {**block, "citations": citations}
+        return block
 
     def _find(self, text: str) -> Iterator[tuple[re.Match[str], str, ShownHit]]:
         for count, match in enumerate(MARK.finditer(text)):
@@ -201,7 +208,9 @@ def searched_again(
     """
     messages_again: list[Any] = []
     for message in messages:
-        content = message.get("content") if isinstance(message, dict) else None
+        content = None
+        if isinstance(message, dict):
+            content = message.get("content")
         if isinstance(content, list) and any(map(_is_of_search, content)):
             messages_again += _Restoring(name, open_hit).split(message)
         else:
@@ -222,13 +231,16 @@ class _Restoring:
     """Splits one message at its searches."""
 
     def __init__(self, name: str, open_hit: Callable[[Any], Mapping[str, Any] | None]) -> None:
-        self._name, self._open_hit = name, open_hit
+        self._name = name
+        self._open_hit = open_hit
         self._messages: list[Json] = []
         self._blocks: list[Any] = []
 
     def split(self, message: Json) -> list[Json]:
         for block in message["content"]:
-            kind = block.get("type") if isinstance(block, dict) else None
+            kind = None
+            if isinstance(block, dict):
+                kind = block.get("type")
             if kind == "web_search_tool_result":
                 self._add_search(block)
             elif kind == "text" and block.get("citations"):

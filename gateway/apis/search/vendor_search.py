@@ -10,16 +10,21 @@ import msgspec
 
 from gateway.wire.chat import Json
 
-RESPONSES, MESSAGES, CHAT = "responses", "messages", "chat"
-SEARCH_OPTIONS = "web_search_options"  # of a chat completion, which has no tool for it
+RESPONSES = "responses"
+MESSAGES = "messages"
+CHAT = "chat"
+# Of a chat completion, which has no tool for it.
+SEARCH_OPTIONS = "web_search_options"
 NO_PLACE = -1
 # The types of a search tool, by the format of the request.
 KINDS = {
     RESPONSES: re.compile(r"web_search(_2\d{3}_\d\d_\d\d|_preview\w{0,40})?"),
     MESSAGES: re.compile(r"web_search_2\d{7}"),
 }
-SOURCES = "web_search_call.action.sources"  # in `include`: the client wants to see them
-MAX_DOMAINS = 100  # of each list of a request
+# In `include`: the client wants to see them.
+SOURCES = "web_search_call.action.sources"
+# Of each list of a request.
+MAX_DOMAINS = 100
 DOMAIN_CHARACTERS = 256
 
 
@@ -142,7 +147,8 @@ def _is_named(form: str, tool: Json, choice: Any) -> bool:
 
 def _read_limits(form: str, tool: Json) -> SearchLimits:
     filters = tool.get("filters")
-    filters = filters if isinstance(filters, dict) else {}
+    if not isinstance(filters, dict):
+        filters = {}
     # The option has no such members by its vendor; servers behind it know them in either place.
     lists = {MESSAGES: tool, RESPONSES: filters, CHAT: {**tool, **filters}}[form]
     max_uses = tool.get("max_uses")

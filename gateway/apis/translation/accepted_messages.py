@@ -20,8 +20,12 @@ from gateway.wire.merge import merge, plain_text
 
 IMAGE_BELOW = "(an image, shown below)"
 BETWEEN = "\n\n"
-SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
-CARRIED, CARRIED_CALLS = "carried", "carried_calls"  # of a message that is being built
+SYSTEM = "system"
+USER = "user"
+ASSISTANT = "assistant"
+TOOL = "tool"
+# Of a message that is being built.
+CARRIED, CARRIED_CALLS = "carried", "carried_calls"
 
 
 class _Utterance(NamedTuple):
@@ -45,7 +49,8 @@ class ChatMessages:
         self._seal = seal
         self._steps: list[_Utterance] = []
         self._messages: list[Json] = []
-        self._images: list[Json] = []  # of results, until the step's last is there
+        # Of results, until the step's last is there.
+        self._images: list[Json] = []
 
     def add_system(self, text: str) -> None:
         if text.strip():
@@ -60,7 +65,9 @@ class ChatMessages:
 
     def add_sealed(self, token: Any) -> bool:
         """Add what a server said beside the model's words; False for a token that is not ours."""
-        sealed = self._seal.open(token) if self._seal is not None else None
+        sealed = None
+        if self._seal is not None:
+            sealed = self._seal.open(token)
         if sealed is None:
             return False
         self._steps.append(_Utterance(ASSISTANT, sealed=sealed))
@@ -72,7 +79,8 @@ class ChatMessages:
 
     def whole(self) -> list[Json]:
         """Return the messages."""
-        self._messages, self._images = [], []
+        self._messages = []
+        self._images = []
         for step in _results_first(self._steps):
             self._take(step)
         self._show_images()
@@ -129,7 +137,8 @@ class ChatMessages:
 
     def _show_images(self) -> None:
         if self._images:
-            images, self._images = self._images, []
+            images = self._images
+            self._images = []
             self._add_parts("user", images)
 
 
@@ -140,7 +149,8 @@ def _results_first(steps: Sequence[_Utterance]) -> Iterator[_Utterance]:
     """
     answers = _answers(steps)
     moved_steps: set[int] = set()
-    waiting_steps: list[int] = []  # results of the calls before
+    # Results of the calls before.
+    waiting_steps: list[int] = []
     for step_index, step in enumerate(steps):
         if step.role != ASSISTANT and waiting_steps:
             yield from (steps[i] for i in sorted(waiting_steps))
@@ -172,7 +182,9 @@ def _answers(steps: Sequence[_Utterance]) -> dict[int, list[int]]:
 
 def _key(ident: Any) -> Any:
     """Return an id as a key; a client may send anything."""
-    return ident if isinstance(ident, str) else repr(ident)
+    if isinstance(ident, str):
+        return ident
+    return repr(ident)
 
 
 def _is_empty(message: Json) -> bool:

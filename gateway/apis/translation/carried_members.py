@@ -29,7 +29,8 @@ class CarriedMembers:
     def __init__(self) -> None:
         self._pending_members: Json = {}
         self._pending_calls: list[tuple[Any, Json]] = []
-        self._sealed: list[SealedMembers] = []  # places are those in the whole message
+        # Places are those in the whole message.
+        self._sealed: list[SealedMembers] = []
 
     def take(self, delta: Json) -> None:
         """Take what a delta says beside the message's words."""
@@ -72,7 +73,8 @@ class CarriedMembers:
             c._replace(members=plain_text(c.members)) for c in members_by_place.values()
         ]
         sealed = SealedMembers(plain_text(self._pending_members), sealed_calls)
-        self._pending_members, self._pending_calls = {}, []
+        self._pending_members = {}
+        self._pending_calls = []
         self._sealed.append(SealedMembers(sealed.members, [c.at(len(calls)) for c in sealed_calls]))
         return sealed
 
@@ -82,4 +84,6 @@ class CarriedMembers:
         for sealed in self._sealed:
             merge(members, sealed.members)
         calls = [call for sealed in self._sealed for call in sealed.calls]
-        return SealedMembers(plain_text(members), calls) if members or calls else None
+        if members or calls:
+            return SealedMembers(plain_text(members), calls)
+        return None

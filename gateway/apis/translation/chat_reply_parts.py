@@ -60,14 +60,17 @@ class ReplyWriter(ABC):
         self.ident = ident
         self.finish: str | None = None
         self.usage: Json = {}
-        self.parts: list[ReplyPart] = []  # that have begun
+        # That have begun.
+        self.parts: list[ReplyPart] = []
         self.has_begun = self.over = False
         self.seal: MemberSeal | None = None
         self.carried = CarriedMembers()
         self.on_over: Callable[[], None] | None = None
         self._streamed = StreamedCalls()
-        self._calls: list[ReplyPart] = []  # the same calls, whether they have begun or not
-        self._current_part: ReplyPart | None = None  # the text, reasoning or refusal under way
+        # The same calls, whether they have begun or not.
+        self._calls: list[ReplyPart] = []
+        # The text, reasoning or refusal under way.
+        self._current_part: ReplyPart | None = None
 
     @abstractmethod
     def open(self, chunk: Json) -> Iterator[Json]:
@@ -157,7 +160,8 @@ class ReplyWriter(ABC):
         yield from self.grow(part, text)
 
     def _add_call(self, delta: Json) -> Iterator[Json]:
-        part, text = self._call_of(delta), read_piece(delta).text
+        part = self._call_of(delta)
+        text = read_piece(delta).text
         if part.done:
             return
         if text:
@@ -183,7 +187,8 @@ class ReplyWriter(ABC):
             self._calls.append(ReplyPart(CALL, call=call))
         part = self._calls[call.place]
         if part.index < 0:
-            part.name, part.ident = call.name, call.ident
+            part.name = call.name
+            part.ident = call.ident
         self._take_beside(part, call, delta)
         return part
 
@@ -237,7 +242,9 @@ class ReplyWriter(ABC):
         if not self.carried.is_pending:
             return ""
         sealed = self.carried.close([p for p in self.parts if p.kind == CALL])
-        return self.seal.close(sealed) if self.seal is not None else ""
+        if self.seal is not None:
+            return self.seal.close(sealed)
+        return ""
 
     def _carry(self) -> Iterator[Json]:
         """Show what the server wants back as a part of its own, where no reasoning ends with it."""
@@ -252,7 +259,8 @@ class ReplyWriter(ABC):
             self._current_part = None
         for part in self._calls:
             yield from self._end_call(part)
-        if self._calls:  # text that ends an answer stays its last part
+        # Text that ends an answer stays its last part.
+        if self._calls:
             yield from self._carry()
         else:
             self._token()
@@ -305,4 +313,6 @@ def count_of(usage: Any, *path: str) -> int:
     """Return a count of a usage; 0 if it is missing."""
     for name in path:
         usage = usage.get(name) if isinstance(usage, dict) else None
-    return usage if type(usage) is int and usage > 0 else 0
+    if type(usage) is int and usage > 0:
+        return usage
+    return 0

@@ -90,8 +90,12 @@ def custom_input(arguments: str) -> str:
         value = decode_foreign(arguments)
     except (msgspec.DecodeError, RecursionError):
         return arguments
-    text = value.get(INPUT) if isinstance(value, dict) else None
-    return text if isinstance(text, str) else arguments
+    text = None
+    if isinstance(value, dict):
+        text = value.get(INPUT)
+    if isinstance(text, str):
+        return text
+    return arguments
 
 
 def _flat_name(origin: ToolOrigin) -> str:

@@ -25,8 +25,10 @@ from gateway.wire.json_weight import is_readable
 from gateway.wire.own_marks import ORPHANED, SEALED
 
 MAC_BYTES = 16
-NOWHERE = -(1 << 60)  # a place that no call has
-MOST_BYTES = 4 << 20  # of what is sealed in some 40 ms; more is not carried
+# A place that no call has.
+NOWHERE = -(1 << 60)
+# Of what is sealed in some 40 ms; more is not carried.
+MOST_BYTES = 4 << 20
 
 
 class CallMembers(NamedTuple):
@@ -86,7 +88,8 @@ class MemberSeal:
             data = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
         except (binascii.Error, ValueError):
             return None
-        mac, data = data[:MAC_BYTES], data[MAC_BYTES:]
+        mac = data[:MAC_BYTES]
+        data = data[MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(data)):
             return None
         return msgspec.json.decode(zlib.decompress(data), type=SealedMembers)

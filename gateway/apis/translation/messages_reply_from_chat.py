@@ -52,7 +52,8 @@ class MessagesReply(ReplyWriter):
             "stop_sequence": None,
             "usage": NO_USAGE,
         }
-        self._places: dict[int, int] = {}  # of the blocks that are shown, by their part's index
+        # Of the blocks that are shown, by their part's index.
+        self._places: dict[int, int] = {}
 
     def open(self, chunk: Json) -> Iterator[Json]:
         self._head["model"] = chunk.get("model") or self._head["model"]
@@ -83,7 +84,8 @@ class MessagesReply(ReplyWriter):
     def end(self, part: ReplyPart) -> Iterator[Json]:
         if part.kind == REASONING and not self._shows_thinking:
             if part.token:
-                part.kind, part.pieces = CARRIER, []
+                part.kind = CARRIER
+                part.pieces = []
                 yield from self.begin(part)
                 yield from self.end(part)
             return
@@ -119,14 +121,21 @@ class MessagesReply(ReplyWriter):
         if self.calls:
             return "tool_use"
         is_refused = any(p.kind == REFUSAL for p in self.parts)
-        return "refusal" if is_refused else "end_turn"
+        if is_refused:
+            return "refusal"
+        return "end_turn"
 
 
 def error_of(error: Any, status: int) -> Json:
     """Return a server's error as Anthropic's SDKs read it. status: 0 inside a stream."""
     error_object = error if isinstance(error, dict) else {"message": error}
-    code = error_object.get("code") if status == 0 else status
-    kind = ERROR_TYPES.get(code) if type(code) is int else None
+    if status == 0:
+        code = error_object.get("code")
+    else:
+        code = status
+    kind = None
+    if type(code) is int:
+        kind = ERROR_TYPES.get(code)
     usual_type = "invalid_request_error" if 400 <= status < 500 else "api_error"
     return {"type": kind or usual_type, "message": str(error_object.get("message") or "no text")}
 
@@ -142,7 +151,9 @@ def _block(part: ReplyPart) -> Json:
 def _input(text: str) -> Any:
     """Return a call's input; input that is not JSON stays a text, which the tool then refuses."""
     try:
-        return decode_foreign(text) if text else {}
+        if text:
+            return decode_foreign(text)
+        return {}
     except (msgspec.DecodeError, RecursionError):
         return text
 

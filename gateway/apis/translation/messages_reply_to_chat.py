@@ -67,7 +67,8 @@ class WholeAnswer:
     """
 
     def __init__(self, on_answer: Callable[[bytes], bytes], max_bytes: int) -> None:
-        self._on_answer, self._max_bytes = on_answer, max_bytes
+        self._on_answer = on_answer
+        self._max_bytes = max_bytes
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -100,7 +101,8 @@ class StreamedAnswer(StreamTranslator):
         readable: Callable[[bytes], bool] = bool,
     ) -> None:
         super().__init__()
-        self._chunks, self._readable = Chunks(created_at, thoughts, usage), readable
+        self._chunks = Chunks(created_at, thoughts, usage)
+        self._readable = readable
 
     def end(self) -> bytes:
         last_frames = super().end()
@@ -131,11 +133,9 @@ def answer(data: bytes, created_at: int, thoughts: int = 0) -> bytes:
     message = object_or_empty(data)
     if message.get("type") == "error":
         return encode({"error": _error(message)})
-    return (
-        encode(completion(message, created_at, thoughts))
-        if isinstance(message.get("content"), list)
-        else data
-    )
+    if isinstance(message.get("content"), list):
+        return encode(completion(message, created_at, thoughts))
+    return data
 
 
 def completion(message: Json, created_at: int, thoughts: int = 0) -> Json:
@@ -189,7 +189,9 @@ class Chunks:
     """One stream's events as chunks. over: nothing more is to come."""
 
     def __init__(self, created_at: int, thoughts: int, wants_usage: bool) -> None:
-        self._created_at, self._thoughts, self._wants_usage = created_at, thoughts, wants_usage
+        self._created_at = created_at
+        self._thoughts = thoughts
+        self._wants_usage = wants_usage
         self._head: Json = {}
         self._usage: Json = {}
         self._stop: Any = None
@@ -219,22 +221,19 @@ class Chunks:
                 return self._grew(grown.block if grown else {}, _dict(event.get("delta")))
             case "content_block_stop":
                 ended_block = self._blocks.find_end(messages_key(event))
-                return (
-                    self._end_block(ended_block)
-                    if ended_block and not ended_block.has_ended
-                    else []
-                )
+                if ended_block and not ended_block.has_ended:
+                    return self._end_block(ended_block)
+                return []
             case "message_delta":
                 self._stop = _dict(event.get("delta")).get("stop_reason") or self._stop
                 self._usage = combine_usage(self._usage, event.get("usage"))
             case "message_stop":
                 self.over = True
                 unended = [c for s in self._blocks.open_parts() for c in self._end_block(s)]
-                usage_chunks = (
-                    [{**self._head, "choices": [], "usage": usage(self._usage)}]
-                    if self._wants_usage
-                    else []
-                )
+                if self._wants_usage:
+                    usage_chunks = [{**self._head, "choices": [], "usage": usage(self._usage)}]
+                else:
+                    usage_chunks = []
                 return [*unended, self._chunk({}, _finish(self._stop)), *usage_chunks]
             case "error":
                 self.over = True
@@ -249,7 +248,8 @@ class Chunks:
         # Of its members, until it ends: to add each to all before it would be quadratic.
         block["pieces"] = {}
         if block.get("type") == "tool_use":
-            block["call"], self._calls = self._calls, self._calls + 1
+            block["call"] = self._calls
+            self._calls = self._calls + 1
             return [self._chunk({"tool_calls": [{"index": block["call"], **_call(block, "")}]})]
         kind = _text(block.get("type"))
         return self._text_chunk(kind, block.get(kind))
@@ -272,7 +272,9 @@ class Chunks:
 
     def _text_chunk(self, kind: str, text_value: Any) -> list[Json]:
         member = {"text": "content", "thinking": "reasoning_content"}.get(kind)
-        return [self._chunk({member: text})] if member and (text := _text(text_value)) else []
+        if member and (text := _text(text_value)):
+            return [self._chunk({member: text})]
+        return []
 
     def _arguments(self, block: Json, text: str) -> Json:
         return self._chunk(
@@ -333,11 +335,9 @@ def refusal(data: bytes) -> bytes:
     left as it came.
     """
     error_body = object_or_empty(data)
-    return (
-        encode({"error": {**_error(error_body, coded=True), "upstream": error_body}})
-        if error_body.get("type") == "error"
-        else data
-    )
+    if error_body.get("type") == "error":
+        return encode({"error": {**_error(error_body, coded=True), "upstream": error_body}})
+    return data
 
 
 def _error(native_error: Json, *, coded: bool = False) -> Json:
@@ -345,7 +345,8 @@ def _error(native_error: Json, *, coded: bool = False) -> Json:
     has no other place for.
     """
     error = _dict(native_error.get("error"))
-    kind, message = str(error.get("type") or "api_error"), str(error.get("message") or "no text")
+    kind = str(error.get("type") or "api_error")
+    message = str(error.get("message") or "no text")
     error_object = {"message": message, "type": kind, "param": None, "code": None}
     if not coded:
         return {**error_object, "status": STATUS.get(kind, 500)}
@@ -387,16 +388,24 @@ def _thought(block: Json, index: int, position: Any) -> Json:
 
 
 def _dict(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _dicts(value: Any) -> list[Json]:
-    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
+    if isinstance(value, list):
+        return [v for v in value if isinstance(v, dict)]
+    return []
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    return 0

@@ -59,7 +59,8 @@ TAKEN = frozenset(
     """.split()  # noqa: SIM905
 )
 USUAL: Json = {"modalities": ["text"], "frequency_penalty": 0, "presence_penalty": 0}
-MARKS = 4  # cache_control in one request
+# cache_control in one request.
+MARKS = 4
 
 
 def messages_request(
@@ -172,23 +173,25 @@ def with_stale_thinking_dropped(body: Json) -> Json | None:
         return None
     reasoning = {"thinking": own_thinking}
     _tolerate_changed_history(reasoning)
-    return None if reasoning["thinking"] is own_thinking else {**body, **reasoning}
+    if reasoning["thinking"] is own_thinking:
+        return None
+    return {**body, **reasoning}
 
 
 def _kind(reasoning: Json) -> Any:
     """Return the kind of thinking that is asked for, if any."""
     thinking = reasoning["thinking"]
-    return thinking.get("type") if isinstance(thinking, dict) else None
+    if isinstance(thinking, dict):
+        return thinking.get("type")
+    return None
 
 
 def thoughts_in_loop(body: Json) -> int:
     """Return how many thinking blocks the tool loop under way has had so far."""
     messages = body.get("messages")
-    return (
-        sum(len(as_list(m.get("thinking_blocks"))) for m in loop_of(messages))
-        if isinstance(messages, list)
-        else 0
-    )
+    if isinstance(messages, list):
+        return sum(len(as_list(m.get("thinking_blocks"))) for m in loop_of(messages))
+    return 0
 
 
 def _check(body: Json) -> None:
@@ -240,20 +243,20 @@ def _stops(body: Json) -> list[str]:
 
 def _reasoning(body: Json, facts: Mapping[str, Any], limit: Any, forced: bool) -> Json:
     """`reasoning_effort` as the model takes it: see `thinking` in models.toml."""
-    effort, mode = body.get("reasoning_effort"), facts.get("thinking")
+    effort = body.get("reasoning_effort")
+    mode = facts.get("thinking")
     # Anthropic's own member wins.
     if not isinstance(effort, str) or body.get("thinking") is not None or mode is None:
         return {}
     is_off = effort in ("none", "minimal")
     if mode in ("budget", "asked") and (is_off or forced):
-        return {}  # there thinking is off unless asked for, and goes with no forced tool
+        # There thinking is off unless asked for, and goes with no forced tool.
+        return {}
     if mode == "budget":
         budget = min(BUDGETS.get(effort, 0), limit // 2 if isinstance(limit, int) else 0)
-        return (
-            {"thinking": {"type": "enabled", "budget_tokens": budget}}
-            if budget >= LEAST_BUDGET
-            else {}
-        )
+        if budget >= LEAST_BUDGET:
+            return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+        return {}
     if mode == "default" and is_off:
         return {"thinking": {"type": "disabled"}}
     config = {"effort": "low" if is_off else effort, **(body.get("output_config") or {})}
@@ -269,7 +272,8 @@ def _format(body: Json, facts: Mapping[str, Any]) -> tuple[Json, list[Json]]:
     ):
         return {}, []
     schema_member = response_format.get("json_schema")
-    schema_member = schema_member if isinstance(schema_member, dict) else {}
+    if not isinstance(schema_member, dict):
+        schema_member = {}
     schema = schema_member.get("schema")
     if not isinstance(schema, dict):
         return {}, _system_blocks(
@@ -292,15 +296,18 @@ def _tools(body: Json) -> list[Json]:
 
 
 def _tool(index: int, tool: Any) -> Json:
-    kind = tool.get("type") if isinstance(tool, dict) else None
-    function = tool.get("function") if kind == "function" else None
+    kind = None
+    if isinstance(tool, dict):
+        kind = tool.get("type")
+    function = None
+    if kind == "function":
+        function = tool.get("function")
     if isinstance(function, dict) and isinstance(function.get("name"), str) and function["name"]:
         schema = function.get("parameters")
-        schema = (
-            {"type": "object", **schema}
-            if isinstance(schema, dict)
-            else {"type": "object", "properties": {}}
-        )
+        if isinstance(schema, dict):
+            schema = {"type": "object", **schema}
+        else:
+            schema = {"type": "object", "properties": {}}
         native_tool = {
             "name": function["name"],
             "description": function.get("description"),
@@ -313,7 +320,8 @@ def _tool(index: int, tool: Any) -> Json:
         and kind not in ("function", "custom")
         and isinstance(tool.get("name"), str)
     ):
-        return dict(tool)  # one of Anthropic's own
+        # One of Anthropic's own.
+        return dict(tool)
     raise BadRequest(
         f"`tools[{index}]` is of type {str(kind)[:40]!r}; this provider takes functions with a "
         "name, and its own tools.",
@@ -342,7 +350,9 @@ def _tool_choice(body: Json, tools: Sequence[Json], facts: Mapping[str, Any]) ->
         choice = {"type": "auto"}
     if body.get("parallel_tool_calls") is False and choice["type"] != "none":
         return {**choice, "disable_parallel_tool_use": True}
-    return choice if tool_choice is not None else {}
+    if tool_choice is not None:
+        return choice
+    return {}
 
 
 def _may_mark(body: Json) -> bool:

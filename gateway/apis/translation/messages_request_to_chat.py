@@ -87,7 +87,8 @@ def _messages(body: Json, losses: Losses, seal: MemberSeal | None) -> list[Json]
 
 
 def _add_message(message: Json, where: str, chat_messages: ChatMessages, losses: Losses) -> None:
-    content, role = message.get("content"), message.get("role")
+    content = message.get("content")
+    role = message.get("role")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     if role == "assistant":
         _add_said(blocks, where, chat_messages, losses)
@@ -138,7 +139,8 @@ def _parts(content: Any, where: str, losses: Losses) -> Iterator[Json]:
 
 def _block_parts(block: Any, where: str, losses: Losses) -> Iterator[Json]:
     """Yield the part that a block is, if it has a counterpart. Raises BadRequest."""
-    block = block if isinstance(block, dict) else {}
+    if not isinstance(block, dict):
+        block = {}
     if "cache_control" in block:
         losses.lose("cache_control", f"{where}.cache_control")
     if (part := _part(block)) is not None:
@@ -151,7 +153,8 @@ def _block_parts(block: Any, where: str, losses: Losses) -> Iterator[Json]:
 
 def _part(block: Json) -> Json | None:
     """Return one block as a part; None if chat completions have no counterpart."""
-    kind, source = block.get("type"), block.get("source")
+    kind = block.get("type")
+    source = block.get("source")
     if kind == "text" and isinstance(block.get("text"), str):
         return {"type": "text", "text": block["text"]}
     if not isinstance(source, dict):
@@ -178,14 +181,19 @@ def _call(block: Json) -> Json:
 
 
 def _kind(block: Any) -> Any:
-    return block.get("type") if isinstance(block, dict) else None
+    if isinstance(block, dict):
+        return block.get("type")
+    return None
 
 
 def _tools(native_tools: Any, losses: Losses) -> ChatTools:
     chat_tools = ChatTools()
     for index, tool in enumerate(native_tools if isinstance(native_tools, list) else ()):
-        where, tool = f"tools[{index}]", tool if isinstance(tool, dict) else {}
-        kind, name = tool.get("type"), tool.get("name")
+        where = f"tools[{index}]"
+        if not isinstance(tool, dict):
+            tool = {}
+        kind = tool.get("type")
+        name = tool.get("name")
         if kind not in TOOL_KINDS or not isinstance(name, str) or not name:
             losses.lose(f"tools.{kind}", where)
             continue
@@ -206,7 +214,8 @@ def _tool_choice(native_choice: Any) -> Json:
     """Return the members that say which tools may be called. Raises BadRequest."""
     if native_choice is None:
         return {}
-    native_choice = native_choice if isinstance(native_choice, dict) else {}
+    if not isinstance(native_choice, dict):
+        native_choice = {}
     kind = native_choice.get("type")
     choice_members: Json = (
         {"parallel_tool_calls": False} if native_choice.get("disable_parallel_tool_use") else {}

@@ -36,7 +36,8 @@ import msgspec
 from gateway.errors import BadRequest
 from gateway.wire.chat import Json, decode
 
-ERROR_TYPES = {  # by status
+# By status.
+ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
@@ -47,13 +48,16 @@ ERROR_TYPES = {  # by status
 }
 SYSTEM = ("system", "developer")
 NATIVE_PARTS = ("image", "document", "search_result")
-OPENING, NO_RESULT = "(The conversation begins with the assistant.)", "(no result)"
+OPENING = "(The conversation begins with the assistant.)"
+NO_RESULT = "(no result)"
 MARK = {"type": "ephemeral"}
 ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def loop_of(messages: Sequence[Any]) -> list[Json]:
@@ -77,7 +81,8 @@ def call_ids_in(messages: Sequence[Json]) -> set[str]:
 
 def _call(call: Any) -> tuple[str, Json]:
     """Return a call's name and input."""
-    call = call if isinstance(call, dict) else {}
+    if not isinstance(call, dict):
+        call = {}
     function: Json = next(
         (call[k] for k in ("function", "custom") if isinstance(call.get(k), dict)), {}
     )
@@ -108,10 +113,13 @@ class NativeMessages:
         self.messages: list[Json] = []
         # Those taken, and from which number on another of the same is looked for.
         self._ids: dict[str, int] = {}
-        self._open: dict[str, str] = {}  # calls without a result so far: by our id the client's
-        self._ids_by_client_id: dict[str, deque[str]] = {}  # the same by the client's id
+        # Calls without a result so far: by our id the client's.
+        self._open: dict[str, str] = {}
+        # The same by the client's id.
+        self._ids_by_client_id: dict[str, deque[str]] = {}
         self._results: list[Json] = []
-        self._after: list[Json] = []  # what was said between a call and its result
+        # What was said between a call and its result.
+        self._after: list[Json] = []
         # Assistant messages to come without thinking.
         self._unkept_count = sum(m["role"] == "assistant" for m in messages) - thinkers
         self._mark = marked
@@ -159,11 +167,8 @@ class NativeMessages:
             ]
         if self._mark and blocks:
             self._mark = False
-            blocks[-1] = (
-                {"cache_control": MARK, **blocks[-1]}
-                if blocks[-1]["type"] == "text"
-                else blocks[-1]
-            )
+            if blocks[-1]["type"] == "text":
+                blocks[-1] = {"cache_control": MARK, **blocks[-1]}
         if not begun:
             self.system += blocks
         else:
@@ -180,7 +185,9 @@ class NativeMessages:
         blocks = _blocks(message.get("content"), where) or _blocks(message.get("refusal"), where)
         for call in as_list(message.get("tool_calls")):
             name, arguments = _call(call)
-            client_id = str(call.get("id") or "") if isinstance(call, dict) else ""
+            client_id = ""
+            if isinstance(call, dict):
+                client_id = str(call.get("id") or "")
             self._open[native_id := self._id(client_id)] = client_id
             self._ids_by_client_id.setdefault(client_id, deque()).append(native_id)
             blocks.append({"type": "tool_use", "id": native_id, "name": name, "input": arguments})
@@ -191,14 +198,15 @@ class NativeMessages:
         self._turn("assistant", blocks)
 
     def _id(self, client_id: str) -> str:
-        base = (
-            client_id
-            if ID.fullmatch(client_id)
-            else "toolu_" + hashlib.sha256(client_id.encode("utf-8", "replace")).hexdigest()[:24]
-        )
-        native_id, number = base, self._ids.get(base, 1)
+        if ID.fullmatch(client_id):
+            base = client_id
+        else:
+            base = "toolu_" + hashlib.sha256(client_id.encode("utf-8", "replace")).hexdigest()[:24]
+        native_id = base
+        number = self._ids.get(base, 1)
         while native_id in self._ids:
-            native_id, number = f"{base}_{number + 1}", number + 1
+            native_id = f"{base}_{number + 1}"
+            number = number + 1
         self._ids[base] = number
         self._ids.setdefault(native_id, 1)
         return native_id
@@ -232,7 +240,10 @@ class NativeMessages:
             for native_id in self._open
         ]
         self._turn("user", [*self._results, *stubs, *self._after])
-        self._open, self._ids_by_client_id, self._results, self._after = {}, {}, [], []
+        self._open = {}
+        self._ids_by_client_id = {}
+        self._results = []
+        self._after = []
 
     def _trim(self) -> None:
         """The API refuses white space at the end of an assistant message that it is to go on
@@ -250,8 +261,12 @@ def _thoughts(message: Json) -> list[tuple[int, Json]]:
     """Return the signed thinking of an assistant message, each with its place in the content."""
     placed_thoughts: list[tuple[int, Json]] = []
     for block in as_list(message.get("thinking_blocks")):
-        kind = block.get("type") if isinstance(block, dict) else None
-        place = block.get("position") if kind else None
+        kind = None
+        if isinstance(block, dict):
+            kind = block.get("type")
+        place = None
+        if kind:
+            place = block.get("position")
         place = (
             place
             if isinstance(place, int) and place >= len(placed_thoughts)
@@ -301,11 +316,9 @@ def _block(part: Json, where: str) -> Json | None:
     cache_members = {"cache_control": part["cache_control"]} if part.get("cache_control") else {}
     if kind in ("text", "refusal"):
         text = part.get(kind)
-        return (
-            {"type": "text", "text": text, **cache_members}
-            if isinstance(text, str) and text.strip()
-            else None
-        )
+        if isinstance(text, str) and text.strip():
+            return {"type": "text", "text": text, **cache_members}
+        return None
     if kind == "image_url":
         url = part.get("image_url")
         return {
@@ -341,11 +354,15 @@ def _data(url: Any) -> tuple[str, str] | None:
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
     head, _, data = url[5:].partition(",")
-    return (head.partition(";")[0], data) if head.endswith(";base64") else None
+    if head.endswith(";base64"):
+        return (head.partition(";")[0], data)
+    return None
 
 
 def _document(file: Any, where: str) -> Json:
-    data = file.get("file_data") if isinstance(file, dict) else None
+    data = None
+    if isinstance(file, dict):
+        data = file.get("file_data")
     data_match = _data(data)
     title = {"title": file["filename"]} if data_match and file.get("filename") else {}
     if data_match and data_match[0] == "application/pdf":

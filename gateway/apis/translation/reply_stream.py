@@ -31,7 +31,8 @@ class BridgedStream(StreamTranslator):
         if event.data == DONE:
             return _encode_events(self._writer.stop())
         if not event.ended and not event.data.endswith(b"}"):
-            return b""  # cut before its last brace
+            # Cut before its last brace.
+            return b""
         return _encode_events(self._writer.feed(_chunk(event.data)))
 
 
@@ -58,9 +59,12 @@ def refusal(data: bytes, writer: ReplyWriter, status: int) -> bytes:
         error_body = decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         error_body = None
-    error = error_body.get("error") if isinstance(error_body, dict) else None
+    error = None
+    if isinstance(error_body, dict):
+        error = error_body.get("error")
     if error is None and isinstance(error_body, dict) and error_body.get("message"):
-        error = error_body  # as vLLM's older versions have it
+        # As vLLM's older versions have it.
+        error = error_body
     text = data[:2000].decode("utf-8", "replace").strip() or "no text"
     return encode(writer.refusal(error or {"message": text}, status))
 

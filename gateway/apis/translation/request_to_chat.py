@@ -14,7 +14,8 @@ from gateway.apis.translation.responses_reply_from_chat import ResponsesReply
 from gateway.wire.chat import Json
 from gateway.wire.losses import Losses
 
-RESPONSES, MESSAGES = "responses", "messages"
+RESPONSES = "responses"
+MESSAGES = "messages"
 ENCRYPTED = "reasoning.encrypted_content"
 UNSEALED = ("thinking", "redacted_thinking", "reasoning")
 
@@ -70,7 +71,9 @@ def message_of(name: str, body: Json, answer: Json, losses: Losses) -> Json | No
     else:
         echo = {"messages": [{"role": "assistant", "content": unsealed_parts}]}
     messages: list[Json] = carry(name, echo, losses, "max_tokens").body["messages"]
-    return messages[-1] if messages else None
+    if messages:
+        return messages[-1]
+    return None
 
 
 def _unsealed(parts: Sequence[Json]) -> list[Json]:

@@ -46,7 +46,8 @@ class NativeItems:
     def __init__(self, messages: Sequence[Json], losses: Losses) -> None:
         self._losses = losses
         self._loop = {id(m) for m in loop_of(messages)}
-        self._custom: set[str] = set()  # calls of custom tools, by their ids
+        # Calls of custom tools, by their ids.
+        self._custom: set[str] = set()
         lead = self._lead(messages)
         texts = [t for m in messages[:lead] for t in _texts(m.get("content")) or ()]
         self.instructions = BETWEEN.join(texts)
@@ -78,7 +79,8 @@ class NativeItems:
                 yield from self._said_items(message, where)
             case "tool":
                 yield self._result(message, where)
-            case _:  # user, or a late system message
+            case _:
+                # User, or a late system message.
                 yield {"role": role, "content": self._content(message.get("content"), where)}
 
     def _check_members(self, message: Json, where: str) -> None:
@@ -101,7 +103,9 @@ class NativeItems:
     def _said_items(self, message: Json, where: str) -> Iterator[Json]:
         """Give what a model said: each of its reasoning stands before what followed it."""
         content = message.get("content") or message.get("refusal")
-        content_parts = self._content(content, where) if content else ""
+        content_parts = ""
+        if content:
+            content_parts = self._content(content, where)
         if isinstance(content_parts, list):
             content_parts = "".join(str(p.get("text") or "") for p in content_parts)
         items = [{"role": "assistant", "content": content_parts}] if content_parts else []
@@ -109,13 +113,16 @@ class NativeItems:
             items.append(self._call(call, f"{where}.tool_calls[{call_index}]"))
         if items and id(message) in self._loop:
             items = merge_thoughts(items, _reasoning_of(message))
-            while items[-1].get("type") == REASONING:  # its follower is gone
+            # Its follower is gone.
+            while items[-1].get("type") == REASONING:
                 items.pop()
         yield from items
 
     def _call(self, call: Any, where: str) -> Json:
-        call = call if isinstance(call, dict) else {}
-        function, custom = call.get("function"), call.get("custom")
+        if not isinstance(call, dict):
+            call = {}
+        function = call.get("function")
+        custom = call.get("custom")
         if isinstance(custom, dict):
             self._custom.add(str(call.get("id")))
             custom_call = {"name": custom.get("name"), "input": custom.get("input") or ""}
@@ -130,7 +137,8 @@ class NativeItems:
         kind = "custom_tool_call_output" if str(call) in self._custom else "function_call_output"
         output = self._content(message.get("content"), where)
         if (texts := _texts(message.get("content"))) is not None:
-            output = BETWEEN.join(texts)  # which every server takes
+            # Which every server takes.
+            output = BETWEEN.join(texts)
         return {"type": kind, "call_id": call, "output": output}
 
     def _content(self, content: Any, where: str) -> Any:
@@ -157,12 +165,16 @@ class NativeItems:
 def _texts(content: Any) -> list[str] | None:
     """Return the texts of content that has nothing else; None for any other."""
     if content is None or isinstance(content, str):
-        return [content] if content else []
+        if content:
+            return [content]
+        return []
     if not isinstance(content, list):
         return None
     texts = [p.get("text") for p in content if isinstance(p, dict) and p.get("type") == "text"]
     part_texts = [t for t in texts if isinstance(t, str)]
-    return part_texts if len(part_texts) == len(content) else None
+    if len(part_texts) == len(content):
+        return part_texts
+    return None
 
 
 def _native_part(part: Json) -> Json | None:

@@ -13,7 +13,8 @@ from gateway.wire.chat import Json
 from gateway.wire.losses import Losses
 
 SYSTEM = ("system", "developer")
-ADDITIONAL_TOOLS = "additional_tools"  # an item that offers tools from where it stands on
+# An item that offers tools from where it stands on.
+ADDITIONAL_TOOLS = "additional_tools"
 TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 
@@ -39,7 +40,8 @@ class _Context:
     """State of the translation of items."""
 
     def __init__(self, tools: ChatTools, losses: Losses) -> None:
-        self.tools, self.losses = tools, losses
+        self.tools = tools
+        self.losses = losses
 
 
 def _items(request_input: Any) -> Sequence[Any]:
@@ -73,7 +75,8 @@ def _add_item(item: Json, where: str, messages: ChatMessages, context: _Context)
             parts = list(_parts(item.get("output"), f"{where}.output", context.losses))
             messages.add_result(item.get("call_id"), parts)
         case kind if kind == ADDITIONAL_TOOLS:
-            pass  # offered with the others
+            # Offered with the others.
+            pass
         case "reasoning" if messages.add_sealed(item.get("encrypted_content")):
             pass
         case kind:
@@ -103,7 +106,9 @@ def _parts(content: Any, where: str, losses: Losses) -> Iterator[Json]:
         if (chat_part := _part(part if isinstance(part, dict) else {})) is not None:
             yield chat_part
         else:
-            kind = part.get("type") if isinstance(part, dict) else None
+            kind = None
+            if isinstance(part, dict):
+                kind = part.get("type")
             losses.lose(f"input.{kind}", f"{where}[{part_index}]")
 
 

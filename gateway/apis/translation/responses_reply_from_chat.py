@@ -56,7 +56,8 @@ class ResponsesReply(ReplyWriter):
     def __init__(self, body: Json, tools: ChatTools, ident: str, created_at: int) -> None:
         super().__init__(ident)
         self._tools = tools
-        self._items: list[Json] = []  # as they ended, by their index
+        # As they ended, by their index.
+        self._items: list[Json] = []
         self._number = 0
         self._head = response_head(body, ident, created_at)
 
@@ -69,7 +70,8 @@ class ResponsesReply(ReplyWriter):
     def _numbered(self, events: Iterator[Json]) -> Iterator[Json]:
         for event in events:
             if event["type"] == "error":
-                yield event  # the server's own, which is no event of this API
+                # The server's own, which is no event of this API.
+                yield event
                 continue
             yield {**event, "sequence_number": self._number}
             self._number += 1
@@ -89,12 +91,14 @@ class ResponsesReply(ReplyWriter):
 
     def grow(self, part: ReplyPart, text: str) -> Iterator[Json]:
         name = self._delta_name(part)
-        if name != "custom_tool_call_input":  # its text is known at its end
+        # Its text is known at its end.
+        if name != "custom_tool_call_input":
             yield {"type": f"response.{name}.delta", **self._where(part), "delta": text}
 
     def end(self, part: ReplyPart) -> Iterator[Json]:
         item = self._items[part.index] = self._item(part, self._status())
-        name, where = self._delta_name(part), self._where(part)
+        name = self._delta_name(part)
+        where = self._where(part)
         if part.kind == CARRIER:
             pass
         elif name == "custom_tool_call_input":
@@ -117,7 +121,10 @@ class ResponsesReply(ReplyWriter):
         return {"type": "error", "error": error}
 
     def refusal(self, error: Any, status: int) -> Json:
-        error_object = error if isinstance(error, dict) else {"message": str(error)}
+        if isinstance(error, dict):
+            error_object = error
+        else:
+            error_object = {"message": str(error)}
         return {
             "error": {
                 "message": "no text",
@@ -139,16 +146,22 @@ class ResponsesReply(ReplyWriter):
         }
 
     def _status(self) -> str:
-        return "incomplete" if self.finish in REASONS else "completed"
+        if self.finish in REASONS:
+            return "incomplete"
+        return "completed"
 
     def _where(self, part: ReplyPart) -> Json:
         where = {"item_id": self._item_id(part), "output_index": part.index}
-        return where if part.kind == CALL else {**where, "content_index": 0}
+        if part.kind == CALL:
+            return where
+        return {**where, "content_index": 0}
 
     def _delta_name(self, part: ReplyPart) -> str:
         if part.kind == CALL:
             custom = self._tools.origin_of(part.name).is_custom
-            return "custom_tool_call_input" if custom else "function_call_arguments"
+            if custom:
+                return "custom_tool_call_input"
+            return "function_call_arguments"
         return {TEXT: "output_text", REASONING: "reasoning_text"}.get(part.kind, "refusal")
 
     def _item_id(self, part: ReplyPart) -> str:
@@ -162,9 +175,10 @@ class ResponsesReply(ReplyWriter):
         if part.kind == CALL:
             return {**ident, **self._call(part, begins=begins), "status": status}
         if part.kind in (REASONING, CARRIER):
-            item_content = (
-                [_content(part, part.text)] if part.kind == REASONING and not begins else []
-            )
+            if part.kind == REASONING and not begins:
+                item_content = [_content(part, part.text)]
+            else:
+                item_content = []
             item = {
                 **ident,
                 "type": "reasoning",
@@ -172,8 +186,13 @@ class ResponsesReply(ReplyWriter):
                 "content": item_content,
                 "status": status,
             }
-            return {**item, "encrypted_content": part.token} if part.token else item
-        content = [] if begins else [_content(part, part.text)]
+            if part.token:
+                return {**item, "encrypted_content": part.token}
+            return item
+        if begins:
+            content = []
+        else:
+            content = [_content(part, part.text)]
         message_type = {"type": "message", "role": "assistant"}
         return {**ident, **message_type, "content": content, "status": status}
 
@@ -181,7 +200,9 @@ class ResponsesReply(ReplyWriter):
         origin = self._tools.origin_of(part.name)
         call = {"call_id": part.ident, "name": origin.name}
         if origin.is_custom:
-            text = "" if begins else custom_input(part.text)
+            text = ""
+            if not begins:
+                text = custom_input(part.text)
             return {"type": "custom_tool_call", **call, "input": text}
         arguments = "" if begins else part.text or "{}"
         namespace = {"namespace": origin.namespace} if origin.namespace else {}
@@ -191,7 +212,8 @@ class ResponsesReply(ReplyWriter):
 def response_head(body: Json, ident: str, created_at: int) -> Json:
     """Return the response object to a request, before there is anything in it."""
     echoed_members = {k: v for k, v in body.items() if k in ECHOED and v is not None}
-    reasoning, text = body.get("reasoning"), body.get("text")
+    reasoning = body.get("reasoning")
+    text = body.get("text")
     return {
         "id": f"resp_{ident}",
         "object": "response",
@@ -221,10 +243,8 @@ def _content(part: ReplyPart, text: str) -> Json:
 def _usage(native_usage: Json) -> Json | None:
     if not native_usage:
         return None
-    prompt, output = (
-        count_of(native_usage, "prompt_tokens"),
-        count_of(native_usage, "completion_tokens"),
-    )
+    prompt = count_of(native_usage, "prompt_tokens")
+    output = count_of(native_usage, "completion_tokens")
     cached_tokens = count_of(native_usage, "prompt_tokens_details", "cached_tokens")
     written_tokens = count_of(native_usage, "prompt_tokens_details", "cache_write_tokens")
     reasoning_tokens = count_of(native_usage, "completion_tokens_details", "reasoning_tokens")

@@ -34,18 +34,21 @@ from gateway.wire.sse import DONE, SseEvent, StreamTranslator, frame
 
 TERMINAL = frozenset({"response.completed", "response.incomplete"})
 FAILED = frozenset({"response.failed", "response.cancelled"})
-TEXTS = {  # the member of a delta in which each kind of text is told
+# The member of a delta in which each kind of text is told.
+TEXTS = {
     "response.output_text.delta": "content",
     "response.refusal.delta": "refusal",
     "response.reasoning_text.delta": "reasoning_content",
     "response.reasoning_summary_text.delta": "reasoning_content",
 }
 PARTS = {"output_text": "content", "refusal": "refusal"}
-GROWS = {  # the kind of call that a delta belongs to
+# The kind of call that a delta belongs to.
+GROWS = {
     "response.function_call_arguments.delta": "function_call",
     "response.custom_tool_call_input.delta": "custom_tool_call",
 }
-NAMING = frozenset({"response.function_call_arguments.done"})  # where some servers tell it first
+# Where some servers tell it first.
+NAMING = frozenset({"response.function_call_arguments.done"})
 REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 STATUS = {
     "invalid_prompt": 400,
@@ -87,7 +90,8 @@ class StreamedResponse(StreamTranslator):
 
     def __init__(self, thoughts: int, usage: bool, readable: Callable[[bytes], bool]) -> None:
         super().__init__()
-        self._chunks, self._readable = ResponseChunks(thoughts, usage), readable
+        self._chunks = ResponseChunks(thoughts, usage)
+        self._readable = readable
 
     def _translate(self, event: SseEvent) -> bytes:
         if self._chunks.over or not event.data or not self._readable(event.data):
@@ -95,7 +99,9 @@ class StreamedResponse(StreamTranslator):
         frames = b"".join(
             frame(encode(chunk)) for chunk in self._chunks.of(read_event_object(event))
         )
-        return frames + frame(DONE) if self._chunks.finished else frames
+        if self._chunks.finished:
+            return frames + frame(DONE)
+        return frames
 
 
 def completion_of(data: bytes, thoughts: int = 0) -> bytes:
@@ -121,7 +127,8 @@ class ResponseChunks:
     """
 
     def __init__(self, thoughts: int, wants_usage: bool) -> None:
-        self._thoughts, self._wants_usage = thoughts, wants_usage
+        self._thoughts = thoughts
+        self._wants_usage = wants_usage
         self._head: Json = {}
         self._items = Parts(ItemState)
         self._calls = 0
@@ -185,8 +192,10 @@ class ResponseChunks:
         state = self._state(event, self._items.find)
         if text := _text(event.get("delta")):
             part = event.get("summary_index")
-            text = f"\n\n{text}" if state.told and part != state.part else text
-            state.told, state.part = True, part
+            if state.told and part != state.part:
+                text = f"\n\n{text}"
+            state.told = True
+            state.part = part
             yield self._chunk({member: text})
 
     def _begin(self, event: Json) -> Iterator[Json]:
@@ -202,7 +211,8 @@ class ResponseChunks:
         item = state.item
         if state.call is not None or not (state.name and item and state.kind in CALL_KINDS):
             return
-        state.call, self._calls = self._calls, self._calls + 1
+        state.call = self._calls
+        self._calls = self._calls + 1
         text = "".join(state.waiting)
         state.told = bool(text)
         named_item = {**item, "type": state.kind, "name": state.name}
@@ -306,7 +316,8 @@ def _texts_of(item: Json) -> Iterator[tuple[str, str]]:
 
 def usage(native_usage: Any) -> Json:
     """Return the API's usage as chat completions have it."""
-    prompt, output = count_of(native_usage, "input_tokens"), count_of(native_usage, "output_tokens")
+    prompt = count_of(native_usage, "input_tokens")
+    output = count_of(native_usage, "output_tokens")
     cached_tokens = count_of(native_usage, "input_tokens_details", "cached_tokens")
     reasoning_tokens = count_of(native_usage, "output_tokens_details", "reasoning_tokens")
     return {
@@ -333,12 +344,18 @@ def _error(error: Any) -> Json:
 
 
 def _dict(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""

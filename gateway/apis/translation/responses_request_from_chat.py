@@ -43,7 +43,8 @@ READ = (
     "verbosity",
     *LIMITS,
 )
-NO_LOSS = ("stream_options",)  # its usage is told where it is asked for
+# Its usage is told where it is asked for.
+NO_LOSS = ("stream_options",)
 # What changes nothing: the usual values of members that are sent unasked.
 USUAL: Json = {"n": 1, "modalities": ["text"], "frequency_penalty": 0, "presence_penalty": 0}
 WITHOUT_EFFECT: tuple[Any, ...] = (None, False, [], {})
@@ -84,7 +85,9 @@ def _reasoning(effort: Any) -> Json:
     if effort is None:
         return {}
     effort_members = {"reasoning": {"effort": effort}}
-    return effort_members if effort == "none" else {**effort_members, "include": [ENCRYPTED]}
+    if effort == "none":
+        return effort_members
+    return {**effort_members, "include": [ENCRYPTED]}
 
 
 def _text(body: Json, losses: Losses) -> Json:
@@ -93,7 +96,8 @@ def _text(body: Json, losses: Losses) -> Json:
     response_format = body.get("response_format")
     if not isinstance(response_format, dict):
         return text_members
-    kind, schema = response_format.get("type"), response_format.get("json_schema")
+    kind = response_format.get("type")
+    schema = response_format.get("json_schema")
     if kind == "json_object":
         return {**text_members, "format": {"type": kind}}
     if kind == "json_schema" and isinstance(schema, dict):
@@ -121,8 +125,12 @@ def _tool_members(body: Json, losses: Losses) -> Json:
 
 def _tool(tool: Any, where: str, losses: Losses) -> Json | None:
     """Return a tool, flat; None for one that is dropped."""
-    kind = tool.get("type") if isinstance(tool, dict) else None
-    definition = tool.get(kind) if kind in KINDS else None
+    kind = None
+    if isinstance(tool, dict):
+        kind = tool.get("type")
+    definition = None
+    if kind in KINDS:
+        definition = tool.get(kind)
     if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
         losses.lose(f"tools.{kind}", where)
         return None
@@ -141,8 +149,12 @@ def _tool_choice(tool_choice: Any) -> Any:
     """Return the choice. Raises BadRequest."""
     if tool_choice in MODES:
         return tool_choice
-    kind = tool_choice.get("type") if isinstance(tool_choice, dict) else None
-    chosen_tool = tool_choice.get(kind) if kind in (*KINDS, "allowed_tools") else None
+    kind = None
+    if isinstance(tool_choice, dict):
+        kind = tool_choice.get("type")
+    chosen_tool = None
+    if kind in (*KINDS, "allowed_tools"):
+        chosen_tool = tool_choice.get(kind)
     if isinstance(chosen_tool, dict) and kind == "allowed_tools":
         tools = [_choose(t) for t in _list(chosen_tool.get("tools"))]
         return {"type": kind, "mode": chosen_tool.get("mode"), "tools": tools}
@@ -157,12 +169,18 @@ def _tool_choice(tool_choice: Any) -> Any:
 
 def _choose(choice: Any) -> Any:
     """Return the choice of one tool, flat."""
-    kind = choice.get("type") if isinstance(choice, dict) else None
-    definition = choice.get(kind) if kind in KINDS else None
-    return (
-        {"type": kind, "name": definition.get("name")} if isinstance(definition, dict) else choice
-    )
+    kind = None
+    if isinstance(choice, dict):
+        kind = choice.get("type")
+    definition = None
+    if kind in KINDS:
+        definition = choice.get(kind)
+    if isinstance(definition, dict):
+        return {"type": kind, "name": definition.get("name")}
+    return choice
 
 
 def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []

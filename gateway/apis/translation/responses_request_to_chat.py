@@ -33,7 +33,8 @@ READ = (
     "text",
     "reasoning",
 )
-NO_LOSS = ("store", "stream_options")  # a client cannot tell whether the server has seen them
+# A client cannot tell whether the server has seen them.
+NO_LOSS = ("store", "stream_options")
 WITHOUT_EFFECT: tuple[Any, ...] = (None, False, [], {}, "disabled")
 MODES = ("none", "auto", "required")
 
@@ -93,7 +94,8 @@ def _tools(body: Json, losses: Losses) -> ChatTools:
 
 
 def _add_tool(tool: Json, where: str, chat_tools: ChatTools, losses: Losses) -> None:
-    kind, name = tool.get("type"), tool.get("name")
+    kind = tool.get("type")
+    name = tool.get("name")
     is_named = isinstance(name, str) and bool(name)
     _lose_hints(tool, where, losses)
     if kind == "function" and is_named:
@@ -144,7 +146,9 @@ def _tool_choice(native_choice: Any, tools: ChatTools) -> Any:
         allowed_tools = native_choice.get("tools")
         if native_choice.get("type") == "allowed_tools" and isinstance(allowed_tools, list):
             tools.keep({_name(t, tools) for t in allowed_tools if isinstance(t, dict)})
-            return native_choice["mode"] if native_choice.get("mode") in MODES else "auto"
+            if native_choice.get("mode") in MODES:
+                return native_choice["mode"]
+            return "auto"
     raise BadRequest(
         "`tool_choice` cannot be carried to this model's server, which knows functions alone. "
         "Send auto, none, required, or a function that `tools` has.",

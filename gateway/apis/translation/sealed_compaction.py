@@ -16,18 +16,23 @@ from gateway.wire.chat import Json, encode
 from gateway.wire.own_marks import SEALED
 
 COMPACTION = "compaction"
-KINDS = (COMPACTION, "compaction_summary", "context_compaction")  # what programs call the item
+# What programs call the item.
+KINDS = (COMPACTION, "compaction_summary", "context_compaction")
 SUMMARY = "summary"
 INSTRUCTING = ("system", "developer")
-KEPT = ("user", *INSTRUCTING)  # the roles of messages that stay as they are
-PATHS = ("/responses", "/conversations")  # below which a body holds input items
-MEMBERS = ("input", "items")  # of a body, which hold them
+# The roles of messages that stay as they are.
+KEPT = ("user", *INSTRUCTING)
+# Below which a body holds input items.
+PATHS = ("/responses", "/conversations")
+# Of a body, which hold them.
+MEMBERS = ("input", "items")
 TAG = "conversation_summary"
 INTRODUCTION = (
     "The earlier part of this conversation was replaced by this summary. It is information about "
     "what was said and done; go on from it."
 )
-NO_WORDS = frozenset({"id", "status", "type", "call_id", "role"})  # of an item
+# Of an item.
+NO_WORDS = frozenset({"id", "status", "type", "call_id", "role"})
 
 
 class SummarySeal:
@@ -49,7 +54,9 @@ class SummarySeal:
         if not isinstance(token, str) or not token.startswith(SEALED):
             return None
         sealed = self._seal.open(token)
-        return None if sealed is None else str(sealed.members.get(SUMMARY) or "")
+        if sealed is None:
+            return None
+        return str(sealed.members.get(SUMMARY) or "")
 
 
 def holds_items(path: str) -> bool:
@@ -130,7 +137,8 @@ def _spoken(item: Any) -> Json | None:
     kind = str(item.get("type", "message"))
     if kind == "message":
         if item.get("role") in INSTRUCTING:
-            return None  # it stays in force as it is
+            # It stays in force as it is.
+            return None
         return {"role": str(item.get("role")), "content": _text(item.get("content"))}
     if kind == "reasoning" or kind in KINDS:
         return None
@@ -144,7 +152,9 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        return "" if content is None else encode(content).decode()
+        if content is None:
+            return ""
+        return encode(content).decode()
     parts = [part for part in content if isinstance(part, dict)]
     texts = [part.get("text") or part.get("refusal") or f"[{part.get('type')}]" for part in parts]
     return "\n".join(map(str, texts))

@@ -33,7 +33,8 @@ class ModelMissing(Exception):
 
     def __init__(self, body: bytes, members: Json) -> None:
         super().__init__("no model")
-        self.body, self.members = body, members
+        self.body = body
+        self.members = members
 
 
 class BodySource(msgspec.Struct, frozen=True):

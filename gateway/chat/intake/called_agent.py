@@ -42,11 +42,15 @@ class CalledAgent(msgspec.Struct, frozen=True):
     @property
     def model(self) -> str:
         """The model of the agent, "" where the request names one itself."""
-        return self.agent.settings.model if self.agent is not None and self.by_model else ""
+        if self.agent is not None and self.by_model:
+            return self.agent.settings.model
+        return ""
 
     def name(self, headers: Headers) -> str:
         """Return the agent by which the memory knows it. Raises BadRequest."""
-        return self.agent.name if self.agent is not None else agent_of(headers)
+        if self.agent is not None:
+            return self.agent.name
+        return agent_of(headers)
 
     def apply(
         self, api: ApiFormat, mode: MemoryMode, parsed_body: ReadBody
@@ -58,7 +62,8 @@ class CalledAgent(msgspec.Struct, frozen=True):
         """
         if self.agent is None:
             return mode, parsed_body, ()
-        profile, body = self.agent.settings, parsed_body.members
+        profile = self.agent.settings
+        body = parsed_body.members
         if not profile.client_tools and (body.get("tools") or body.get("functions")):
             raise BadRequest(
                 f"The agent {self.agent.name!r} takes no tools of the client. Leave out `tools`.",
@@ -74,7 +79,8 @@ class CalledAgent(msgspec.Struct, frozen=True):
         )
         facts = parsed_body.facts
         if (members.values.get("response_format") or {}).get("type") in JSON_FORMATS:
-            wants = api.name != "responses"  # as the format's own facts have it
+            # As the format's own facts have it.
+            wants = api.name != "responses"
             facts = msgspec.structs.replace(facts, wants_json=facts.wants_json or wants)
         return mode, ReadBody(members_with_profile, facts, parsed_body.too_heavy), dropped_members
 
@@ -98,7 +104,9 @@ async def called_agent(
     Raises UnknownAgent, Forbidden, BadRequest; Unavailable if the profiles cannot be read.
     """
     by_model = named_agent(model)
-    by_header = _named_in(headers) if HEADER in headers and mode.name != "off" else None
+    by_header = None
+    if HEADER in headers and mode.name != "off":
+        by_header = _named_in(headers)
     if by_model is None:
         if by_header is None:
             return NO_AGENT
@@ -129,11 +137,14 @@ def _named_in(headers: Headers) -> str | None:
 async def _named_by_header(gateway: GatewayState, principal: Principal, name: str) -> CalledAgent:
     try:
         agent = await _find(gateway, principal, name, certain=False)
-    except Unavailable:  # the memory is not there either, and takes no app down
+    except Unavailable:
+        # The memory is not there either, and takes no app down.
         agent = None
     # A name without a profile is one of an agent too.
     gateway.agents.check_named(principal, name, agent)
-    return NO_AGENT if agent is None else CalledAgent(agent)
+    if agent is None:
+        return NO_AGENT
+    return CalledAgent(agent)
 
 
 async def _find(

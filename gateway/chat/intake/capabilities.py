@@ -19,12 +19,16 @@ from gateway.wire.chat import Json
 
 LACKS_SECONDS = 3600.0
 # Single additions of ours: what of a refusal names them.
-INCLUDE, USAGE, STATE, IMAGES = "include", "stream_options", "state", "images of tools"
+INCLUDE = "include"
+USAGE = "stream_options"
+STATE = "state"
+IMAGES = "images of tools"
 SINGLE = {
     INCLUDE: re.compile(r"(?i)\binclude\b|encrypted[_ ]content"),
     USAGE: re.compile(r"(?i)stream_options|include_usage"),
 }
-ERROR_BYTES = 4000  # of a refusal that are looked into
+# Of a refusal that are looked into.
+ERROR_BYTES = 4000
 GIVEN_UP = {
     1: "the upstream refused the memory tools within the last hour, so they were not offered",
     2: "the upstream refused the memory within the last hour, so none was added",
@@ -47,7 +51,9 @@ def capabilities_of(
     gateway: GatewayState, facts: RequestFacts, body: Json, target: Target
 ) -> Capabilities:
     """Tell what may be added to a request for this target."""
-    rejected = known_rejection(gateway, target.label) if gateway.lacks.byte_count else 0
+    rejected = 0
+    if gateway.lacks.byte_count:
+        rejected = known_rejection(gateway, target.label)
     return Capabilities(
         tools=rejected < 1 and offers_tools(gateway, facts, body, target),
         additions=rejected < 2,
@@ -80,10 +86,13 @@ def known_rejection(gateway: GatewayState, label: str) -> int:
 
     Forgotten after an hour, since a passing fault looks the same.
     """
-    if not gateway.lacks.byte_count:  # as it nearly always is
+    # As it nearly always is.
+    if not gateway.lacks.byte_count:
         return 0
     level, at = gateway.lacks.get(label) or (0, 0.0)
-    return level if time.monotonic() - at < LACKS_SECONDS else 0
+    if time.monotonic() - at < LACKS_SECONDS:
+        return level
+    return 0
 
 
 def named_addition(refusal: UpstreamRefused) -> str:
@@ -96,7 +105,8 @@ def named_addition(refusal: UpstreamRefused) -> str:
 def asks_itself(body: Json, name: str) -> bool:
     """Tell whether the client asks for what would be an addition of ours."""
     value = body.get(name)
-    if name == USAGE:  # beside its other members, that one is ours
+    # Beside its other members, that one is ours.
+    if name == USAGE:
         return isinstance(value, dict) and bool(value.get("include_usage"))
     return bool(value)
 

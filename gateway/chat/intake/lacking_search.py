@@ -26,7 +26,8 @@ def prepare_search(gateway: GatewayState, request: TurnInput, target: Target) ->
         return request
     if not any_matches(grants_of(gateway, request), entry.name):
         return request
-    if search.form == CHAT:  # an option is none of the tools that memory sees
+    # An option is none of the tools that memory sees.
+    if search.form == CHAT:
         return structs.replace(request, search=search)
     facts = request.api.facts(without_vendor_search(request.body, search))
     # What memory sees of the conversation is what it saw: the tools alone are others.

@@ -78,4 +78,6 @@ async def mode_in_force(
         user_mode = await gateway.memory.user_policy(principal.tenant, user)
     except StoreUnavailable as e:
         raise Unavailable(f"The memory is unavailable: {UNREADABLE}. Try again shortly.") from e
-    return mode if user_mode == "full" else lower(mode, user_mode)
+    if user_mode == "full":
+        return mode
+    return lower(mode, user_mode)

@@ -30,8 +30,10 @@ from memory import (
 )
 
 SORTED = msgspec.json.Encoder(order="sorted")
-NO_PROFILE = AgentSettings()  # of a request that calls no agent
-NOT_IDENTITY = ("messages", "input", "stream", "stream_options")  # members that a retry may change
+# Of a request that calls no agent.
+NO_PROFILE = AgentSettings()
+# Members that a retry may change.
+NOT_IDENTITY = ("messages", "input", "stream", "stream_options")
 
 
 async def ask_of(
@@ -100,12 +102,16 @@ def _decide(
     gateway: GatewayState, profile: AgentSettings, target: Target, *, searches: bool
 ) -> dict[str, Decision]:
     """Return whether recall and extraction are on, and why. searches: our tools are taken."""
-    memory, models = gateway.settings.memory, gateway.memory.models
-    recall, extract = profile.recall or memory.recall, profile.extract or memory.extract
-    if recall != "auto" and extract != "auto":  # no record is asked
+    memory = gateway.settings.memory
+    models = gateway.memory.models
+    recall = profile.recall or memory.recall
+    extract = profile.extract or memory.extract
+    # No record is asked.
+    if recall != "auto" and extract != "auto":
         return {"recall": follow_setting(recall), "extract": follow_setting(extract)}
     takes_tools = searches and memory.tools != "never" and profile.memory_tools
-    searching, saving = models.of(target.label, SEARCHES), models.of(target.label, SAVES)
+    searching = models.of(target.label, SEARCHES)
+    saving = models.of(target.label, SAVES)
     use = partial(decide, takes_tools=takes_tools)
     return {
         "recall": use(recall, record=searching, use="search"),
@@ -119,7 +125,8 @@ async def _zone(gateway: GatewayState, request: TurnInput, profile: AgentSetting
         return zone
     zone = ""
     if request.user is not None and not gateway.memory.policies.is_unused:
-        memory, user = gateway.memory, (request.principal.tenant, request.user)
+        memory = gateway.memory
+        user = (request.principal.tenant, request.user)
         zone = await memory.policies.zone(user, memory.policy.read_deadline)
     return zone or ("" if request.agent_call.agent is None else profile.timezone)
 
@@ -136,7 +143,10 @@ async def _window(
     if not request.api.is_chat and _is_kept_elsewhere(request):
         return None
     agent = request.agent_call.agent
-    profile = agent.settings if agent is not None else NO_PROFILE
+    if agent is not None:
+        profile = agent.settings
+    else:
+        profile = NO_PROFILE
     window = await gateway.windows.find(target, forward.caller)
     if not profile.context_window:
         return window

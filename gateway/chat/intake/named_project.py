@@ -32,7 +32,8 @@ async def named_project(
     try:
         is_allowed = await management.layers.may_name(gateway.memory, scope)
     except StoreUnavailable:
-        return name  # the memory is not there either, and the statement that reads it looks again
+        # The memory is not there either, and the statement that reads it looks again.
+        return name
     if not is_allowed:
         raise forbidden_project(name, user)
     return name

@@ -11,14 +11,16 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-COMMANDS: Mapping[str, str] = {  # and what each does
+# And what each does.
+COMMANDS: Mapping[str, str] = {
     "remember": "/remember TEXT keeps a detail",
     "forget": "/forget TEXT forgets one",
     "memory": "/memory shows what is remembered",
     "undo": "/undo takes the newest change back",
     "why": "/why explains the last turn",
 }
-ALONE = ("memory", "why")  # nothing stands behind them
+# Nothing stands behind them.
+ALONE = ("memory", "why")
 # Words of other commands, or of people, that are as near as a slip is.
 OTHER_WORDS = frozenset({"forge", "forged", "memo", "member", "undone", "who", "way", "hy"})
 # What other programs, or a person, call something that we name otherwise or do not have.
@@ -33,9 +35,13 @@ CLEARING = frozenset({*_CLEARING, "forget", "reset", "wipe"})
 ADDING = frozenset({"add", "save", "set", "store", "write", "new", "update", "edit"})
 _OBJECTS = ("all", "everything", "it", "last", "me", "memory", "memories", "that", "this")
 # Letters that differ, of a short name and of a long one.
-SLIPS, SLIPS_OF_LONG, LONG_NAME_LETTERS = 1, 2, 8
-SHORTEST_CHANGED = 4  # letters of a name of which one may be another; "who" is not "why"
-MAX_NAMED = 40  # characters of a message that is nothing but a command's name
+SLIPS = 1
+SLIPS_OF_LONG = 2
+LONG_NAME_LETTERS = 8
+# Letters of a name of which one may be another; "who" is not "why".
+SHORTEST_CHANGED = 4
+# Characters of a message that is nothing but a command's name.
+MAX_NAMED = 40
 _TOKEN = re.compile(r"/+\s*([\w-]+)([:,.!?]?)(?=\s|\Z)")
 NO_CLEARING = (
     "No command clears the whole memory, so nothing was changed. /memory shows what is remembered, "
@@ -58,7 +64,9 @@ def answer_near_miss(text: str, instructions: Iterable[str]) -> str | None:
     if token is None or (answer := _answer(folded_text, token, len(text))) is None:
         return None
     name = re.compile(rf"/{re.escape(token[1])}(?![\w-])", re.IGNORECASE)
-    return None if any(name.search(instruction) for instruction in instructions) else answer
+    if any(name.search(instruction) for instruction in instructions):
+        return None
+    return answer
 
 
 def _answer(folded_text: str, token: re.Match[str], size: int) -> str | None:
@@ -86,7 +94,10 @@ def _nearest(name: str) -> str | None:
 def _is_slip(name: str, command: str) -> bool:
     if name == command:
         return True
-    slips = SLIPS_OF_LONG if len(command) >= LONG_NAME_LETTERS else SLIPS
+    if len(command) >= LONG_NAME_LETTERS:
+        slips = SLIPS_OF_LONG
+    else:
+        slips = SLIPS
     if abs(len(name) - len(command)) > slips:
         return False
     if len(command) < SHORTEST_CHANGED and len(name) == len(command):

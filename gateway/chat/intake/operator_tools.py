@@ -35,7 +35,8 @@ def may_have_tools(gateway: GatewayState, request: TurnInput) -> bool:
     Where this process knows of no tool at all, a grant is a reason to look for one that another
     worker was asked to make.
     """
-    patterns, toolbox = request.principal.tools.granted, gateway.toolbox
+    patterns = request.principal.tools.granted
+    toolbox = gateway.toolbox
     may_be = patterns or toolbox.has_tools or toolbox.judges_memory
     has_agent = request.agent_call.agent is not None
     return bool(may_be or has_agent or may_open_skills(gateway, request))
@@ -114,7 +115,8 @@ class TurnCosts:
     """Counts the runs of one request, and their cost; see `RunObserver`."""
 
     def __init__(self, gateway: GatewayState, request: TurnInput, forward: Dispatcher) -> None:
-        self._limits, self._meter = gateway.limits, forward.meter
+        self._limits = gateway.limits
+        self._meter = forward.meter
         self._metrics = gateway.metrics.tools
         self._principal = request.principal
 
@@ -131,7 +133,8 @@ class TurnCosts:
         self._metrics.count_refusal(entry)
 
     async def reserve(self, cost_usd: float) -> bool:
-        limits, budget = self._principal.limits, self._principal.budget
+        limits = self._principal.limits
+        budget = self._principal.budget
         if not budget.usd:
             self.book(cost_usd)
             return True
@@ -156,12 +159,17 @@ class TurnCosts:
 
 def grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
     """Return the patterns of tools that the key, the model or the agent grants."""
-    principal, settings = request.principal, gateway.settings
-    key_patterns = principal.tools.granted if settings.mode == "managed" else settings.toolbox.grant
+    principal = request.principal
+    settings = gateway.settings
+    if settings.mode == "managed":
+        key_patterns = principal.tools.granted
+    else:
+        key_patterns = settings.toolbox.grant
     agent = request.agent_call.agent
-    model = (
-        agent.settings.model if agent is not None and request.agent_call.by_model else request.model
-    )
+    if agent is not None and request.agent_call.by_model:
+        model = agent.settings.model
+    else:
+        model = request.model
     entry = gateway.router.find(model)
     of_model = entry[1].tools if entry is not None else ()
     return (*key_patterns, *of_model, *_grants_of_agent(request))
@@ -169,7 +177,9 @@ def grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
 
 def _grants_of_agent(request: TurnInput) -> tuple[str, ...]:
     agent = request.agent_call.agent
-    return agent.settings.tools if agent is not None else ()
+    if agent is not None:
+        return agent.settings.tools
+    return ()
 
 
 async def _learn_agents_tools(gateway: GatewayState, request: TurnInput) -> None:
@@ -195,14 +205,18 @@ async def _policy(gateway: GatewayState, request: TurnInput) -> tuple[str, ...] 
     """Return the patterns that the user's policy allows, None for all."""
     if request.user is None:
         return None
-    memory, user = gateway.memory, (request.principal.tenant, request.user)
+    memory = gateway.memory
+    user = (request.principal.tenant, request.user)
     try:
         return await memory.policies.tools(user, memory.policy.read_deadline)
     except StoreUnavailable:
-        return ()  # what is not known allows nothing
+        # What is not known allows nothing.
+        return ()
 
 
 def _turn_seconds(gateway: GatewayState, request: TurnInput) -> float:
     agent = request.agent_call.agent
-    agent_seconds = agent.settings.turn_seconds if agent is not None else None
+    agent_seconds = None
+    if agent is not None:
+        agent_seconds = agent.settings.turn_seconds
     return agent_seconds or gateway.settings.memory.turn_seconds

@@ -32,7 +32,8 @@ def may_reach_agents(request: TurnInput) -> bool:
 
 async def agent_tools_of(gateway: GatewayState, request: TurnInput, run: RunTurn) -> AgentTools:
     """Return the tools by which the agent of a request reaches others."""
-    agent, principal = request.agent_call.agent, request.principal
+    agent = request.agent_call.agent
+    principal = request.principal
     if agent is None or request.owner is None:
         raise ValueError("no agent is called, or nobody is named")
     agents = await gateway.agents.list_agents(principal)

@@ -136,10 +136,17 @@ class TurnInput(msgspec.Struct, frozen=True):
         return (agent_call.model if agent_call.agent is not None else "") or self.body["model"]
 
     @property
+    def runs_in_background(self) -> bool:
+        """Whether a response goes on at its provider without its client."""
+        return bool(self.body.get("background")) and self.body.get("store") is not False
+
+    @property
     def owner(self) -> str | None:
         """Whose memory it is about; None where nobody's."""
         agent = self.agent_call.agent
-        return self.user if agent is None else agent.owner(self.user)
+        if agent is None:
+            return self.user
+        return agent.owner(self.user)
 
     @property
     def facts(self) -> RequestFacts:
@@ -206,7 +213,8 @@ async def _route(
         route = gateway.router.route_agent(agent_call.agent, name, principal)
     else:
         route = gateway.router.route(name, principal)
-    if "*" not in principal.models or principal.budget.usd > 0:  # see `Principal.limited`
+    # See `Principal.limited`.
+    if "*" not in principal.models or principal.budget.usd > 0:
         await run_by_weight(raw_body, model_for_certain, raw_body, b"application/json")
     return route
 
@@ -282,7 +290,9 @@ class _Asker(NamedTuple):
     @property
     def owner(self) -> str | None:
         agent = self.agent_call.agent
-        return self.user if agent is None else agent.owner(self.user)
+        if agent is None:
+            return self.user
+        return agent.owner(self.user)
 
 
 class _Decided(NamedTuple):
@@ -303,7 +313,9 @@ async def _decide(
 ) -> _Decided:
     """Decide what memory may do. Raises BadRequest, Forbidden, Unavailable."""
     principal, user, route, headers, client = asker[:5]
-    settings, why_heavy, refusal = gateway.settings.memory, body.too_heavy, None
+    settings = gateway.settings.memory
+    why_heavy = body.too_heavy
+    refusal = None
     facts = body.facts
     if facts is not None and (
         (client.utility and client.asks_for_itself(headers, body.members, facts))
@@ -313,10 +325,12 @@ async def _decide(
     try:
         mode = await mode_in_force(gateway, mode, principal, route, user)
     except Unavailable as e:
-        why_heavy, refusal = UNREADABLE, e
+        why_heavy = UNREADABLE
+        refusal = e
     if mode.name == "off":
         return _Decided(mode, ReadBody(body.members))
-    conversation, resends = None, False
+    conversation = None
+    resends = False
     if CONVERSATION in headers or client.conversations:
         program = client if facts is not None else None
         conversation, resends = conversation_of(headers, principal, asker.owner, program)
@@ -328,7 +342,8 @@ async def _decide(
         return _Decided(mode, ReadBody(body.members))
     body = ReadBody(body.members, body.facts, why_heavy)
     decision = _Decided(mode, body, conversation, resends)
-    if PROJECT not in headers and not client.projects:  # the usual case, without a call
+    # The usual case, without a call.
+    if PROJECT not in headers and not client.projects:
         return decision
     project = await named_project(gateway, principal, headers, client, (user, asker.owner))
     return decision._replace(project=project)

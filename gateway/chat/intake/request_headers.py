@@ -11,7 +11,8 @@ from gateway.errors import BadRequest, Forbidden
 from memory import KIND_MARK, parse_zone
 
 AGENT_CHARACTERS = 256
-CONVERSATION, TIMEZONE = b"x-memory-conversation", b"x-memory-timezone"
+CONVERSATION = b"x-memory-conversation"
+TIMEZONE = b"x-memory-timezone"
 
 Headers = Mapping[bytes, bytes]
 
@@ -37,7 +38,10 @@ def conversation_of(
     nobody = user is None and not principal.trusted
     name = header_text(headers, CONVERSATION)
     if not name:
-        program_name = "" if program is None or nobody else program.conversation(headers)
+        if program is None or nobody:
+            program_name = ""
+        else:
+            program_name = program.conversation(headers)
         return program_name or None, bool(program_name)
     if len(name) > CONVERSATION_CHARACTERS:
         raise BadRequest(

@@ -12,7 +12,8 @@ from memory.management.approvals import ApprovalRequest
 
 def rules_of(gateway: GatewayState, request: TurnInput) -> RunRules:
     """Return what judges the calls of a request."""
-    toolbox, agent = gateway.settings.toolbox, request.agent_call.agent
+    toolbox = gateway.settings.toolbox
+    agent = request.agent_call.agent
     rules = toolbox.parsed_rules
     if agent is not None:
         rules += agent.settings.parsed_rules

@@ -39,26 +39,26 @@ if TYPE_CHECKING:
     from gateway.wire.chat import Json
 
 UNFINISHED = ("queued", "in_progress")
-UNPAID = ("failed", "cancelled")  # a provider may tell no usage of them: then there is none
-FIRST_SECONDS, LONGEST_SECONDS = 10.0, 120.0  # between two looks
+# A provider may tell no usage of them: then there is none.
+UNPAID = ("failed", "cancelled")
+# Between two looks.
+FIRST_SECONDS, LONGEST_SECONDS = 10.0, 120.0
 GIVEN_UP_SECONDS = 86400.0
-NO_ACCESS, GONE = (401, 403), (404, 410)
+NO_ACCESS = (401, 403)
+GONE = (404, 410)
 ASK_SECONDS = 30.0
-BEFORE = "before"  # of a booking: what hidden rounds and summaries used, whose usage is known
-AT_ONCE = 8  # questions to providers
+# Of a booking: what hidden rounds and summaries used, whose usage is known.
+BEFORE = "before"
+# Questions to providers.
+AT_ONCE = 8
 BILLED = (b"openai-organization", b"openai-project")
 
 log = logging.getLogger("mnemogate")
 
 
-def runs_in_background(request: TurnInput) -> bool:
-    """Tell whether a response goes on at its provider without its client."""
-    return bool(request.body.get("background")) and request.body.get("store") is not False
-
-
 def booking_of(request: TurnInput, forward: Dispatcher) -> Json:
     """Return what a row says of the usage record of its request; {} if that is final."""
-    if not runs_in_background(request):
+    if not request.runs_in_background:
         return {}
     booking: Json = {"request": request.id, "key": request.principal.key, "period": ""}
     if (place := forward.meter.counted_in) is not None:
@@ -94,7 +94,8 @@ async def book_finished(call: ProviderCall, row: StoredResponse, response: Json)
 
 async def _correct(call: ProviderCall, booking: Json, usage: TokenUsage) -> bool:
     """Correct the usage record and the counters; False if the record is not there yet."""
-    gateway, cost = call.gateway, cost_of(usage, call.target.price)
+    gateway = call.gateway
+    cost = cost_of(usage, call.target.price)
     if earlier := booking.get(BEFORE):
         usage += TokenUsage(**earlier["tokens"])
         cost = None if cost is None else cost + earlier["usd"]
@@ -102,9 +103,12 @@ async def _correct(call: ProviderCall, booking: Json, usage: TokenUsage) -> bool
     if earlier_record is None:
         return False
     tokens = usage.input + usage.output - earlier_record.tokens
-    usd = cost - earlier_record.cost if booking["period"] and cost is not None else 0.0
+    usd = 0.0
+    if booking["period"] and cost is not None:
+        usd = cost - earlier_record.cost
     if earlier_record.estimated and (tokens or usd):
-        booked_second, shared = booking.get("second", 0), booking.get("shared", False)
+        booked_second = booking.get("second", 0)
+        shared = booking.get("shared", False)
         hold = Reservation("", booking["key"], booked_second, 0, 0, booking["period"], shared)
         await gateway.limits.correct(hold, tokens, usd)
     return True
@@ -113,7 +117,8 @@ async def _correct(call: ProviderCall, booking: Json, usage: TokenUsage) -> bool
 def watch(call: ProviderCall, row: StoredResponse) -> None:
     """Have a response asked for until it is finished, and booked."""
     if BOOKING in row.echo:
-        gateway, principal = call.gateway, call.principal
+        gateway = call.gateway
+        principal = call.principal
         gateway.credentials.keep(principal.tenant, principal.authorization)
         gateway.process.bookings.expect(row.tenant, row.id)
 
@@ -144,8 +149,10 @@ async def book_pending(current_state: Callable[[], GatewayState]) -> None:
 
 async def _look_at_all(gateway: GatewayState) -> float | None:
     """Ask for what is due; return the seconds until something is again, None for nothing."""
-    bookings, places = gateway.process.bookings, asyncio.Semaphore(AT_ONCE)
-    after, soonest = "", math.inf
+    bookings = gateway.process.bookings
+    places = asyncio.Semaphore(AT_ONCE)
+    after = ""
+    soonest = math.inf
     while page := await bookings.read_page(after):
         after = page[-1].name
         times = await asyncio.gather(*(_look_at(gateway, row, places) for row in page))
@@ -153,13 +160,17 @@ async def _look_at_all(gateway: GatewayState) -> float | None:
     if bookings.are_expected:
         gateway.responses.write_held()
         soonest = min(soonest, time.time() + FIRST_SECONDS)
-    return None if soonest == math.inf else max(soonest - time.time(), 0.0)
+    if soonest == math.inf:
+        return None
+    return max(soonest - time.time(), 0.0)
 
 
 async def _look_at(gateway: GatewayState, row: PendingBooking, places: asyncio.Semaphore) -> float:
     """Ask for a response if that is due; return when to look again, infinity for never."""
-    bookings, response = gateway.process.bookings, _response_of(row)
-    begun_at, now = response.created_at, time.time()
+    bookings = gateway.process.bookings
+    response = _response_of(row)
+    begun_at = response.created_at
+    now = time.time()
     if now > begun_at + GIVEN_UP_SECONDS:
         log.warning("a response was not seen finished; its whole reservation counts as spent")
         await bookings.remove(response.tenant, response.id)
@@ -172,7 +183,9 @@ async def _look_at(gateway: GatewayState, row: PendingBooking, places: asyncio.S
     again_at = now + min(max((now - begun_at) / 2, FIRST_SECONDS), LONGEST_SECONDS)
     async with places:
         is_mine = await bookings.claim(row, again_at)
-        return math.inf if is_mine and await _is_booked(call, response) else again_at
+        if is_mine and await _is_booked(call, response):
+            return math.inf
+        return again_at
 
 
 def _response_of(row: PendingBooking) -> StoredResponse:
@@ -181,9 +194,12 @@ def _response_of(row: PendingBooking) -> StoredResponse:
 
 def _call_for(gateway: GatewayState, response: StoredResponse) -> ProviderCall | None:
     """Return how to ask for a response; None without its target or a credential."""
-    tenant, booking = response.tenant, response.echo[BOOKING]
+    tenant = response.tenant
+    booking = response.echo[BOOKING]
     uses_own_keys = gateway.keys.own
-    authorization = gateway.credentials.get(tenant) if uses_own_keys else None
+    authorization = None
+    if uses_own_keys:
+        authorization = gateway.credentials.get(tenant)
     principal = Principal(tenant, booking["key"], authorization=authorization)
     try:
         route = route_for(gateway, response.model, principal)
@@ -207,7 +223,9 @@ async def _is_booked(call: ProviderCall, response: StoredResponse) -> bool:
             answer = await call.ask("GET", "responses", response.rounds[-1])
     except (GatewayError, TimeoutError) as e:
         log.debug("a response in the background cannot be asked for: %s", e)
-        refusal_status = e.status if isinstance(e, UpstreamRefused) else 0
+        refusal_status = 0
+        if isinstance(e, UpstreamRefused):
+            refusal_status = e.status
         if refusal_status in NO_ACCESS and call.principal.authorization is not None:
             call.gateway.credentials.drop(response.tenant, call.principal.authorization)
         if refusal_status not in GONE:

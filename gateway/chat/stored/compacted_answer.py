@@ -7,10 +7,11 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from gateway.apis.responses.responses_format import input_items
+from gateway.chat.intake.whole_body import read_whole
 from gateway.chat.stored import kept_responses
 from gateway.chat.stored.compactor import JSON, Compactor, new_ident
 from gateway.errors import UpstreamRefused
-from gateway.http.json_thread import run_by_weight
+from gateway.http.json_thread import look_for, run_by_weight
 from gateway.http.response import ResponseHead
 from gateway.relay.endpoint import RelayedContent
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
@@ -18,7 +19,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.upstream.bridged import NO_PATH, is_path_missing
 from gateway.wire.chat import Json, encode
-from gateway.wire.item_references import tell_items
+from gateway.wire.item_references import REFERRING, tell_items
 from memory import StoreUnavailable
 
 
@@ -33,7 +34,8 @@ class CompactedAnswer(PassthroughProducer):
         passing: RelayedRequest,
     ) -> None:
         super().__init__(forward, passing, stream=False)
-        self._gateway, self._content = gateway, content
+        self._gateway = gateway
+        self._content = content
         self._is_own = False
 
     async def body(self) -> AsyncGenerator[bytes, None]:
@@ -48,17 +50,22 @@ class CompactedAnswer(PassthroughProducer):
             yield answer
 
     def build_head(self, *, committed: bool) -> ResponseHead:
-        return ResponseHead(list(JSON)) if self._is_own else super().build_head(committed=committed)
+        if self._is_own:
+            return ResponseHead(list(JSON))
+        return super().build_head(committed=committed)
 
     async def ready(self) -> CompactedAnswer:
         """Tell the items in full that the server cannot take by their ids."""
-        gateway, content = self._gateway, self._content
-        if not await kept_responses.may_refer(content.data):
+        gateway = self._gateway
+        content = self._content
+        if not await look_for(content.data, *REFERRING):
             return self
         body = await self._read()
-        items, tenant = body.get("input"), content.principal.tenant
+        items = body.get("input")
+        tenant = content.principal.tenant
         if isinstance(items, list):
-            with suppress(StoreUnavailable):  # then the server is asked
+            # Then the server is asked.
+            with suppress(StoreUnavailable):
                 user = self._user_in(body)
                 full_items = await kept_responses.resolve(gateway, tenant, user, items)
                 if (sent_items := tell_items(items, full_items)) != items:
@@ -68,7 +75,7 @@ class CompactedAnswer(PassthroughProducer):
 
     async def _read(self) -> Json:
         data = self._content.data
-        return await run_by_weight(data, kept_responses.read_whole, data)
+        return await run_by_weight(data, read_whole, data)
 
     def _user_in(self, body: Json) -> str | None:
         content = self._content
@@ -77,7 +84,8 @@ class CompactedAnswer(PassthroughProducer):
     async def _compact(self) -> bytes:
         """Return an answer of the gateway's. Raises GatewayError."""
         body = await self._read()
-        principal, user = self._content.principal, self._user_in(body)
+        principal = self._content.principal
+        user = self._user_in(body)
         items = [*await self._chain(body, user), *input_items(body)]
         compactor = Compactor(self._gateway, self._forward, principal.tenant, user)
         compaction = await compactor.compact(str(body.get("model") or ""), items)

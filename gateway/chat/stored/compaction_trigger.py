@@ -14,9 +14,9 @@ from gateway.apis.envelope_events import event_of
 from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.apis.translation.responses_reply_from_chat import response_head
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored import kept_responses
+from gateway.chat.intake.whole_body import read_input
 from gateway.chat.stored.compactor import JSON, Compaction, Compactor
-from gateway.chat.stored.stored_passthrough import RelayedTurn
+from gateway.chat.turn.relayed_turn import RelayedTurn
 from gateway.errors import BadRequest, GatewayError, UpstreamRefused
 from gateway.http.response import SSE, ResponseHead, ResponseProducer
 from gateway.relay.passthrough import PassthroughProducer
@@ -25,7 +25,8 @@ from gateway.state import GatewayState
 from gateway.wire.chat import Json, encode
 
 TRIGGER = "compaction_trigger"
-REFUSALS = (400, 404, 405, 422, 501)  # of a server that may not know the trigger
+# Of a server that may not know the trigger.
+REFUSALS = (400, 404, 405, 422, 501)
 
 
 def may_ask_for_compaction(request: TurnInput) -> bool:
@@ -33,11 +34,15 @@ def may_ask_for_compaction(request: TurnInput) -> bool:
     if request.api is not RESPONSES or request.body.get("store") is not False:
         return False
     items = request.body.get("input")
-    return _is_triggered(items) if items is not None else TRIGGER.encode() in request.raw_body
+    if items is not None:
+        return _is_triggered(items)
+    return TRIGGER.encode() in request.raw_body
 
 
 def _is_triggered(items: object) -> bool:
-    newest_item = items[-1] if isinstance(items, list) and items else None
+    newest_item = None
+    if isinstance(items, list) and items:
+        newest_item = items[-1]
     return isinstance(newest_item, dict) and newest_item.get("type") == TRIGGER
 
 
@@ -48,7 +53,7 @@ async def begin_compaction(
     relayed: PassthroughProducer,
 ) -> ResponseProducer:
     """Return what compacts a request's input. relayed: answers where it does not ask for that."""
-    request = await kept_responses.read_input(request)
+    request = await read_input(request)
     if not _is_triggered(request.body.get("input")):
         return await relayed.ready()
     return TriggeredCompaction(gateway, request, forward, relayed.passing)
@@ -73,12 +78,15 @@ class TriggeredCompaction(RelayedTurn):
     def build_head(self, *, committed: bool) -> ResponseHead:
         if not self._is_own:
             return super().build_head(committed=committed)
-        return ResponseHead(list(SSE), events=True) if self.stream else ResponseHead(list(JSON))
+        if self.stream:
+            return ResponseHead(list(SSE), events=True)
+        return ResponseHead(list(JSON))
 
     async def _compact(self, refusal: GatewayError) -> bytes:
         """Return an answer of the gateway's. Raises GatewayError."""
         request = self._turn_input
-        tenant, user = request.principal.tenant, request.user
+        tenant = request.principal.tenant
+        user = request.user
         compactor = Compactor(self._gateway, self._forward, tenant, user)
         items = input_items(request.body)[:-1]
         try:

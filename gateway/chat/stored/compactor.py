@@ -29,7 +29,8 @@ from gateway.state import GatewayState
 from gateway.wire.chat import Json
 from memory import TooLong, Unusable, write_summary
 
-SUMMARY_TOKENS = 2000  # of a summary; a small window gets a shorter one
+# Of a summary; a small window gets a shorter one.
+SUMMARY_TOKENS = 2000
 JSON = [(b"content-type", b"application/json")]
 
 
@@ -59,8 +60,10 @@ class Compactor:
     def __init__(
         self, gateway: GatewayState, forward: Dispatcher, tenant: str, user: str | None
     ) -> None:
-        self._gateway, self._forward = gateway, forward
-        self._tenant, self._user = tenant, user
+        self._gateway = gateway
+        self._forward = forward
+        self._tenant = tenant
+        self._user = user
         self._seal = SummarySeal(gateway.secret, tenant)
 
     async def compact(self, model: str, items: Sequence[Any]) -> Compaction:

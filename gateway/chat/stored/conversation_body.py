@@ -15,8 +15,10 @@ from gateway.wire.chat_request import parse
 from gateway.wire.item_references import is_reference
 from gateway.wire.json_weight import UNREADABLE, is_readable
 
-MAX_ADDED = 20  # items in one request, as the API has it
-MAX_MEMBERS, MAX_NAME, MAX_VALUE = 16, 64, 512  # of metadata
+# Items in one request, as the API has it.
+MAX_ADDED = 20
+# Of metadata.
+MAX_MEMBERS, MAX_NAME, MAX_VALUE = 16, 64, 512
 
 
 async def read_conversation_body(raw_body: bytes) -> Json:
@@ -60,7 +62,8 @@ def _read(raw_body: bytes) -> Json:
 def items_in(body: Json) -> list[Json]:
     """Return the items that a request adds. Raises BadRequest."""
     items = body.get("items", [])
-    items = [] if items is None else items
+    if items is None:
+        items = []
     if not isinstance(items, list) or not all(isinstance(i, dict) for i in items):
         raise BadRequest("`items` must be a list of items.", param="items")
     if len(items) > MAX_ADDED:
@@ -77,7 +80,8 @@ def items_in(body: Json) -> list[Json]:
 def metadata_in(body: Json) -> Json:
     """Return a conversation's metadata. Raises BadRequest."""
     metadata = body.get("metadata")
-    metadata = {} if metadata is None else metadata
+    if metadata is None:
+        metadata = {}
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise BadRequest("`metadata` must be an object of texts.", param="metadata")
     longest_value = max((len(v) for v in metadata.values()), default=0)

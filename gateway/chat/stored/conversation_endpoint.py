@@ -12,6 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from gateway.chat.intake.owned_responses import (
+    KEPT,
+    find_conversation,
+    store_is_away,
+    user_named,
+)
+from gateway.chat.intake.stored_names import check_names
 from gateway.chat.stored import kept_responses
 from gateway.chat.stored.conversation_body import (
     encode_added,
@@ -22,10 +29,7 @@ from gateway.chat.stored.conversation_body import (
     metadata_in,
     read_conversation_body,
 )
-from gateway.chat.stored.kept_conversations import KEPT, find_conversation
 from gateway.chat.stored.provider_call import ProviderCall
-from gateway.chat.stored.stored_names import check_names
-from gateway.chat.stored.stored_responses import user_named
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound
 from gateway.routing.router import Target
 from gateway.state import GatewayState
@@ -35,7 +39,8 @@ from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
 from memory import StoreUnavailable, management
 
-ROW_BYTES = 1000  # of a row beside its items, with its metadata
+# Of a row beside its items, with its metadata.
+ROW_BYTES = 1000
 
 
 class ConversationVerb:
@@ -47,13 +52,16 @@ class ConversationVerb:
     def __init__(
         self, gateway: GatewayState, scope: Any, name: str, path_user: str | None, body: bytes
     ) -> None:
-        self._gateway, self._name, self._raw_body = gateway, name, body
+        self._gateway = gateway
+        self._name = name
+        self._raw_body = body
         self._headers = merge_headers(scope["headers"])
         self._principal = gateway.keys.caller(self._headers)
         # A key that may name others, and did not, makes one for whoever comes first.
         self._user = user_named(gateway, self._principal, self._headers, path_user)
         self._asker = gateway.names.user(self._principal, self._headers, path_user, {})
-        self._owner = self._asker  # of the conversation, once it is found
+        # Of the conversation, once it is found.
+        self._owner = self._asker
         self._query = scope.get("query_string", b"").decode("latin-1")
         self._method = scope["method"]
 
@@ -62,17 +70,16 @@ class ConversationVerb:
         body = await read_conversation_body(self._raw_body)
         await self._check_names()
         provider_keeps = self._target.keeps_responses
-        conversation = (
-            await self._provider.ask_if_there("conversations", self._raw_body)
-            if provider_keeps
-            else None
-        )
+        conversation = None
+        if provider_keeps:
+            conversation = await self._provider.ask_if_there("conversations", self._raw_body)
         if conversation is not None:
             if isinstance(conversation.get("id"), str):
                 await self._write(self._row(conversation["id"], {}, target=self._target.label))
             return await encode_whole(conversation)
         await self._check_may_write()
-        items, metadata = items_in(body), metadata_in(body)
+        items = items_in(body)
+        metadata = metadata_in(body)
         await kept_responses.check_room(
             self._gateway, self._principal.tenant, self._user, "", ROW_BYTES
         )
@@ -110,7 +117,7 @@ class ConversationVerb:
             await self._gateway.responses.remove_thread(self._principal.tenant, self._name)
             self._gateway.kept_sizes.forget(self._principal.tenant, self._owner, self._name)
         except StoreUnavailable as e:
-            raise kept_responses.store_is_away() from e
+            raise store_is_away() from e
         return encode(answer)
 
     async def items(self) -> bytes:
@@ -164,7 +171,8 @@ class ConversationVerb:
         return self._gateway.router.default()
 
     def _row(self, name: str, metadata: Json, *, target: str = "") -> StoredResponse:
-        tenant, now = self._principal.tenant, time.time()
+        tenant = self._principal.tenant
+        now = time.time()
         echo = {"kind": CONVERSATION, "metadata": metadata}
         response = StoredResponse(name, tenant, self._user, (), target, "", echo=echo)
         return replace(response, created_at=now, thread=name)
@@ -173,8 +181,13 @@ class ConversationVerb:
         """Return the caller's conversation; None if its provider stores it."""
         place = (self._gateway, self._principal, self._user, self._name)
         row = await find_conversation(*place)
-        self._owner = row.user if row is not None else self._asker
-        return None if row is None or row.target else row
+        if row is not None:
+            self._owner = row.user
+        else:
+            self._owner = self._asker
+        if row is None or row.target:
+            return None
+        return row
 
     async def _items_of(self, row: StoredResponse) -> list[tuple[StoredResponse, Json]]:
         """Return its items, each with its turn."""
@@ -205,24 +218,25 @@ class ConversationVerb:
             await self._gateway.memory.wait_until_ready()
             await self._gateway.responses.create(row)
         except StoreUnavailable as e:
-            raise kept_responses.store_is_away() from e
+            raise store_is_away() from e
 
     async def _change(self, name: str, edit: Any) -> None:
         try:
             await self._gateway.responses.change(self._principal.tenant, name, edit)
         except StoreUnavailable as e:
-            raise kept_responses.store_is_away() from e
+            raise store_is_away() from e
 
     async def _check_may_write(self) -> None:
         """Raise Forbidden for an unproven key, which anybody may invent."""
-        gateway, principal = self._gateway, self._principal
+        gateway = self._gateway
+        principal = self._principal
         if gateway.settings.mode != "own-key" or gateway.settings.single_user:
             return
         try:
             await gateway.memory.wait_until_ready()
             proven = await management.users.is_proven(gateway.memory, principal.tenant)
         except StoreUnavailable as e:
-            raise kept_responses.store_is_away() from e
+            raise store_is_away() from e
         if not proven:
             raise Forbidden(
                 "No upstream has accepted this key yet, so nothing is stored for it. Ask the model "
@@ -239,7 +253,9 @@ class ConversationVerb:
 
     async def _pass_on(self, *names: str) -> Json:
         await self._check_names()
-        content = self._raw_body if self._method == "POST" else None
+        content = None
+        if self._method == "POST":
+            content = self._raw_body
         path = ("conversations", self._name, *names)
         return await self._provider.ask(self._method, *path, query=self._query, content=content)
 

@@ -22,9 +22,10 @@ from gateway.apis.base import RequestFacts
 from gateway.apis.native import NativeView
 from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.auth.authenticator import Principal
+from gateway.chat.intake.owned_responses import is_kept, is_own, store_is_away
 from gateway.chat.intake.request import TurnInput
+from gateway.chat.stored.linked_request import LinkedRequest
 from gateway.errors import BadRequest, RequestConflict, Unavailable
-from gateway.http.json_thread import look_for
 from gateway.http.request_weight import TooHeavy, check_values, check_weight
 from gateway.state import GatewayState
 from gateway.storage.responses import (
@@ -35,37 +36,56 @@ from gateway.storage.responses import (
     ThreadTooLong,
 )
 from gateway.wire.chat import Json, encode
-from gateway.wire.chat_request import parse
-from gateway.wire.item_references import REFERENCE, is_reference, references
-from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from gateway.wire.item_references import is_reference, references
+from gateway.wire.json_weight import is_light
 from memory import StoreUnavailable
 
 log = logging.getLogger("mnemogate")
 CHAINED = ("previous_response_id", "conversation")
-REFERRING = (b"\\u00", REFERENCE.encode())  # an escape may spell a member in other characters
-MOST_ITEMS = 100  # of a page
-KEEPS_NOTHING = ("read", "off")  # modes in which nothing is written
-DELETED = "deleted"  # the type of an item that was
+# Of a page.
+MOST_ITEMS = 100
+# The type of an item that was.
+DELETED = "deleted"
 MIB = 1 << 20
-MAX_KEPT_BYTES = 8 << 20  # of one request's items; a longer one is served, and not kept
+# Of one request's items; a longer one is served, and not kept.
+MAX_KEPT_BYTES = 8 << 20
 
 
-async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") -> TurnInput:
+async def expand(gateway: GatewayState, link: LinkedRequest) -> TurnInput:
     """Return a request for a server that keeps nothing, with the items of its chain.
 
-    thread: the conversation kept here that it is in, "" for none. Raises BadRequest for a response
-    or an item that is not kept here, and Unavailable.
+    It is kept here if there is room for it. One that says nothing of `store`, and goes on from
+    nothing, is served all the same and not kept. Raises BadRequest for a response or an item that
+    is not kept here, RequestConflict, and Unavailable.
     """
-    previous_id = request.body.get("previous_response_id")
-    if isinstance(previous_id, str) or thread or await may_refer(request.raw_body):
-        request = await read_input(request)
+    request = await _join_chain(gateway, link)
+    if request.kept_items is None:
+        return request
+    tenant = request.principal.tenant
+    size = len(link.request.raw_body)
+    try:
+        await check_room(gateway, tenant, request.user, request.thread, size)
+    except RequestConflict as e:
+        if request.thread or request.chained or link.request.body.get("store") is True:
+            raise
+        log.warning("a response is not kept: %s", e.message)
+        facts = request.whole_facts
+        if facts is not None and isinstance(view := facts.view, NativeView):
+            facts = msgspec.structs.replace(facts, view=replace(view, stored=False))
+        return msgspec.structs.replace(request, kept_items=None, whole_facts=facts)
+    return request
+
+
+async def _join_chain(gateway: GatewayState, link: LinkedRequest) -> TurnInput:
+    """Return a request with the items of its chain, whether or not there is room for it."""
+    request = link.request
+    chained = link.previous_id
+    thread = link.thread
     body = request.body
     sent_body = {k: v for k, v in body.items() if k not in CHAINED} | {"store": False}
-    keeps = (
-        body.get("store") is not False and request.uses_memory and request.mode not in KEEPS_NOTHING
-    )
-    kept_items, facts_read = input_items(body) if keeps else None, request.whole_facts
-    chained = previous_id if isinstance(previous_id, str) else ""
+    keeps = link.keeps
+    kept_items = input_items(body) if keeps else None
+    facts_read = request.whole_facts
     if not (chained or thread or references(input_items(body))):
         if facts_read is not None and isinstance(view := facts_read.view, NativeView):
             facts_read = msgspec.structs.replace(facts_read, view=replace(view, stored=keeps))
@@ -92,27 +112,6 @@ async def expand(gateway: GatewayState, request: TurnInput, thread: str = "") ->
     return msgspec.structs.replace(request, **changes, whole_facts=facts, kept_items=kept_items)
 
 
-async def read_input(request: TurnInput) -> TurnInput:
-    """Return a request with all members of its body, also where only a few were read before.
-
-    Raises BadRequest for a body that cannot be read in time.
-    """
-    if request.whole_facts is not None or is_light(request.raw_body):
-        return request
-    body = await asyncio.to_thread(read_whole, request.raw_body)
-    return msgspec.structs.replace(request, body=body)
-
-
-def read_whole(raw_body: bytes) -> Json:
-    """Return all members of a body. Raises BadRequest for one that cannot be read in time."""
-    if not is_readable(raw_body):
-        raise BadRequest(
-            f"The body has {UNREADABLE}: that is the limit of a request that names what is "
-            "stored. Send fewer."
-        )
-    return parse(raw_body)
-
-
 async def resolve(
     gateway: GatewayState, tenant: str, user: str | None, items: list[Any]
 ) -> list[Any]:
@@ -128,11 +127,6 @@ async def resolve(
     if not known_items:
         return items
     return [known_items.get(str(i.get("id")), i) if is_reference(i) else i for i in items]
-
-
-async def may_refer(raw_body: bytes) -> bool:
-    """Tell whether a body may name items by their ids, before it is read."""
-    return await look_for(raw_body, *REFERRING)
 
 
 async def resolve_all(
@@ -234,14 +228,6 @@ def too_long(name: str) -> BadRequest:
     )
 
 
-def store_is_away() -> Unavailable:
-    """Return the refusal while nobody knows what is kept."""
-    return Unavailable(
-        "The store that keeps responses is unavailable. Try again shortly.",
-        headers=[(b"retry-after", b"1")],
-    )
-
-
 async def check_room(
     gateway: GatewayState, tenant: str, user: str | None, thread: str, size: int
 ) -> None:
@@ -249,14 +235,19 @@ async def check_room(
 
     thread: the conversation that they are of, "" for none. Raises RequestConflict, Unavailable.
     """
-    settings, sizes = gateway.settings.memory, gateway.kept_sizes
+    settings = gateway.settings.memory
+    sizes = gateway.kept_sizes
     try:
         await gateway.memory.wait_until_ready()
         user_bytes = await sizes.of_user(tenant, user)
-        conversation_bytes = await sizes.of_conversation(tenant, thread) if thread else 0
+        conversation_bytes = 0
+        if thread:
+            conversation_bytes = await sizes.of_conversation(tenant, thread)
     except StoreUnavailable as e:
         raise store_is_away() from e
-    owner_name = f"The user {user[:64]!r}" if user is not None else "Requests that name no user"
+    owner_name = "Requests that name no user"
+    if user is not None:
+        owner_name = f"The user {user[:64]!r}"
     has = "has" if user is not None else "have"
     _refuse_if_full(f"{owner_name} {has}", user_bytes + size, "kept_mib", settings.kept_mib)
     if thread:
@@ -270,10 +261,8 @@ def count_answer(
     gateway: GatewayState, request: TurnInput, kept_parts: Json, response: Json
 ) -> None:
     """Count the bytes of an answer that is kept; those of its request are counted already."""
-    size, tenant = (
-        len(_encode(response)) + len(_encode(kept_parts.get("output") or {})),
-        request.principal.tenant,
-    )
+    size = len(_encode(response)) + len(_encode(kept_parts.get("output") or {}))
+    tenant = request.principal.tenant
     gateway.kept_sizes.add(tenant, request.user, request.thread, size)
 
 
@@ -303,13 +292,6 @@ def _refuse_if_full(holder: str, size: int, setting: str, limit: float) -> None:
         )
 
 
-def is_own(row: StoredResponse, principal: Principal, user: str | None) -> bool:
-    """Tell whether a response is of the user who asks, or of one the key may speak for."""
-    if user is not None or row.user is None:
-        return row.user == user
-    return principal.may_name(row.user)
-
-
 def items_in(row: StoredResponse) -> list[Json]:
     """Return the items of a turn that is kept here, but for those that were deleted."""
     return [i for i in (*row.echo["input"], *_output_of(row)) if not is_deleted(i)]
@@ -318,11 +300,6 @@ def items_in(row: StoredResponse) -> list[Json]:
 def is_deleted(item: Any) -> bool:
     """Tell whether an item's client has deleted it. Its place stays, since it has a number."""
     return isinstance(item, dict) and item.get("type") == DELETED
-
-
-def is_kept(row: StoredResponse) -> bool:
-    """Tell whether a response is kept here, with all that is needed to go on from it."""
-    return "input" in row.echo and (row.shown is not None or "output" in row.echo)
 
 
 def _output_of(row: StoredResponse) -> list[Json]:
@@ -343,7 +320,9 @@ def kept_members(items: Sequence[Any], replies: Sequence[Json], response: Json) 
         kept_parts["output"] = [
             i for i in output if str(i.get("call_id")) in calls or "call_id" not in i
         ]
-    return kept_parts if len(_encode(kept_parts)) <= MAX_KEPT_BYTES else {}
+    if len(_encode(kept_parts)) <= MAX_KEPT_BYTES:
+        return kept_parts
+    return {}
 
 
 def input_of(row: StoredResponse) -> list[Json]:
@@ -357,7 +336,8 @@ def input_of(row: StoredResponse) -> list[Json]:
 def asked_page(items: list[Json], query: str) -> Json:
     """Return the page of items that a query asks for. Raises BadRequest."""
     parameters = {k: v[0] for k, v in parse_qs(query).items()}
-    limit, order = parameters.get("limit", "20"), parameters.get("order", "desc")
+    limit = parameters.get("limit", "20")
+    order = parameters.get("order", "desc")
     if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_ITEMS):
         raise BadRequest(
             f"`limit` is {limit[:40]!r}: give a number from 1 to {MOST_ITEMS}.", param="limit"
@@ -372,7 +352,8 @@ def page_of(items: list[Json], limit: int, after: str, *, newest: bool) -> Json:
 
     after: id of the item behind which it begins, "" for the first. newest: the newest come first.
     """
-    items = items[::-1] if newest else items
+    if newest:
+        items = items[::-1]
     begin = next((i + 1 for i, item in enumerate(items) if item["id"] == after), 0)
     data = items[begin : begin + limit]
     return {

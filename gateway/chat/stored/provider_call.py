@@ -21,7 +21,8 @@ from gateway.wire.chat import Json, decode
 from gateway.wire.headers import client_headers, upstream_headers
 
 JSON = b"application/json"
-OBJECT_BYTES = 8 << 20  # of a stored object, or a page of a list
+# Of a stored object, or a page of a list.
+OBJECT_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ class ProviderCall:
             raise UpstreamUnreachable(
                 f"The provider's answer cannot be read as JSON: {str(e)[:200]}."
             ) from e
-        return answer if isinstance(answer, dict) else {}
+        if isinstance(answer, dict):
+            return answer
+        return {}
 
     async def ask_if_there(self, name: str, content: bytes) -> Json | None:
         """Post to a path; None if the provider does not have it. Raises as `ask` does."""

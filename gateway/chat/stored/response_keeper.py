@@ -15,7 +15,7 @@ from gateway.apis.responses.responses_format import RESPONSES, input_items
 from gateway.apis.responses.responses_reply import ResponsesMask
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored import kept_responses
-from gateway.chat.stored.background_booking import UNFINISHED, booking_of, runs_in_background, watch
+from gateway.chat.stored.background_booking import UNFINISHED, booking_of, watch
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_passthrough import response_in
 from gateway.routing.dispatcher import Dispatcher
@@ -32,7 +32,9 @@ def keeper_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher
 ) -> ResponseKeeper | None:
     """Return the keeper of a turn's response; None for a format whose provider stores nothing."""
-    return ResponseKeeper(gateway, request, forward) if request.api is RESPONSES else None
+    if request.api is RESPONSES:
+        return ResponseKeeper(gateway, request, forward)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,13 @@ class ResponseKeeper:
 
         replies: its rounds, as received.
         """
-        response = mask.merged() if isinstance(mask, EnvelopeMask) else {}
+        if isinstance(mask, EnvelopeMask):
+            response = mask.merged()
+        else:
+            response = {}
         rounds = [str(r["id"]) for r in replies if r.get("id")]
-        served, request = self.forward.served, self.request
+        served = self.forward.served
+        request = self.request
         if not rounds or served is None:
             return None
         kept_parts = await self._kept_members(served, replies, response)
@@ -82,8 +88,13 @@ class ResponseKeeper:
 
     def _cuts(self, mask: ReplyMask) -> Json:
         """Return how the answer was cut into pieces, to be streamed so again."""
-        cuts = mask.cuts if isinstance(mask, ResponsesMask) and self.request.wants_stream else []
-        return {"cuts": cuts} if any(cuts) else {}
+        if isinstance(mask, ResponsesMask) and self.request.wants_stream:
+            cuts = mask.cuts
+        else:
+            cuts = []
+        if any(cuts):
+            return {"cuts": cuts}
+        return {}
 
     async def _kept_members(self, served: Target, replies: Sequence[Json], response: Json) -> Json:
         """Return the members of an answer that are stored here.
@@ -104,11 +115,15 @@ class ResponseKeeper:
         has_room = kept_parts and await kept_responses.has_room(
             self.gateway, request, kept_parts, response
         )
-        return kept_parts if has_room else {}
+        if has_room:
+            return kept_parts
+        return {}
 
     def beside(self, row: StoredResponse | None) -> Mapping[str, Json]:
         """Return what is written in the turn's transaction."""
-        return {} if row is None else {responses.ResponseTable.counted: responses.plain(row)}
+        if row is None:
+            return {}
+        return {responses.ResponseTable.counted: responses.plain(row)}
 
     def note_first(
         self, events: AsyncGenerator[bytes, None], conversation: str = ""
@@ -117,7 +132,9 @@ class ResponseKeeper:
 
         The provider goes on with it after the client left or this worker died.
         """
-        return self._note_first(events, conversation) if self._in_background else events
+        if self._in_background:
+            return self._note_first(events, conversation)
+        return events
 
     async def _note_first(
         self, events: AsyncGenerator[bytes, None], conversation: str
@@ -126,7 +143,8 @@ class ResponseKeeper:
         async with aclosing(events):
             async for part in events:
                 if not is_noted and b'"response"' in part:
-                    name, served = response_in(part).get("id"), self.forward.served
+                    name = response_in(part).get("id")
+                    served = self.forward.served
                     if isinstance(name, str) and served is not None:
                         await self.gateway.responses.note(
                             self._early_row(name, served, conversation)
@@ -137,7 +155,7 @@ class ResponseKeeper:
     @property
     def _in_background(self) -> bool:
         """Whether the response goes on at its provider without its client."""
-        return runs_in_background(self.request)
+        return self.request.runs_in_background
 
     def _early_row(self, name: str, served: Target, conversation: str) -> StoredResponse:
         """Return the row of a response that has begun."""
@@ -160,7 +178,8 @@ class ResponseKeeper:
             self.gateway.responses.save(row)
         if row is not None and row.shown is None and self.forward.served is not None:
             request = self.request
-            headers, target = dict(request.headers), self.forward.served
+            headers = dict(request.headers)
+            target = self.forward.served
             watch(ProviderCall(self.gateway, request.principal, headers, target), row)
         self.gateway.responses.write_held()
 

@@ -27,7 +27,8 @@ class StoredAnswer:
     memory = "off"
 
     def __init__(self, make: Callable[[], Awaitable[bytes]]) -> None:
-        self._make, self._size = make, 0
+        self._make = make
+        self._size = 0
 
     async def ready(self) -> StoredAnswer:
         return self

@@ -15,11 +15,12 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from gateway.apis.responses.responses_reply import Echo, ResponsesMask
+from gateway.chat.intake.owned_responses import find_own, is_kept, user_named
 from gateway.chat.stored.background_booking import UNFINISHED, book_finished
-from gateway.chat.stored.kept_responses import asked_page, input_of, is_kept
+from gateway.chat.stored.kept_responses import asked_page, input_of
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_answer import StoredAnswer, stored_answer
-from gateway.chat.stored.stored_responses import client_items, find_own, user_named
+from gateway.chat.stored.stored_responses import client_items
 from gateway.chat.stored.stored_stream import StoredEvents, StoredStream
 from gateway.errors import BadRequest, UpstreamRefused
 from gateway.http.json_thread import run_heavy
@@ -34,7 +35,8 @@ from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
 from memory.core.tool_definitions import client_names
 
-POLL_SECONDS = 0.5  # between two looks at a response that runs in the background
+# Between two looks at a response that runs in the background.
+POLL_SECONDS = 0.5
 SUBPATHS = ("cancel", "input_items")
 
 
@@ -45,7 +47,9 @@ class StoredVerb:
     """
 
     def __init__(self, gateway: GatewayState, scope: Any, name: str, path_user: str | None) -> None:
-        self._gateway, self._scope, self._name = gateway, scope, name
+        self._gateway = gateway
+        self._scope = scope
+        self._name = name
         self._headers = merge_headers(scope["headers"])
         self._principal = gateway.keys.caller(self._headers)
         self._user = user_named(gateway, self._principal, self._headers, path_user)
@@ -84,7 +88,8 @@ class StoredVerb:
 
     async def _stream(self) -> StoredStream:
         """Return the events that the client was shown."""
-        row, after = await self._row(), self._starting_after()
+        row = await self._row()
+        after = self._starting_after()
         call = self._call(row)
         read_response = partial(self._response, row, finished=True)
         events = StoredEvents(row, self._mask(row), call, read_response, after)
@@ -142,7 +147,8 @@ class StoredVerb:
             try:
                 await self._ask(row, "DELETE", name)
             except UpstreamRefused as e:
-                if e.status != 404:  # what is gone there may go here
+                # What is gone there may go here.
+                if e.status != 404:
                     raise
         await self._gateway.responses.remove(row.tenant, row.id)
         self._gateway.kept_sizes.forget(row.tenant, row.user, row.thread)
@@ -191,7 +197,8 @@ class StoredVerb:
         if row.shown is None and (alias := self._alias(row)):
             response = {**response, "model": alias}
         if (echo := self._echo(row)) is None:
-            return response  # nothing of ours was in the request
+            # Nothing of ours was in the request.
+            return response
         return {**echo.restore(response), "id": row.id}
 
     def _mask(self, row: StoredResponse) -> ResponsesMask:
@@ -201,7 +208,9 @@ class StoredVerb:
 
     def _alias(self, row: StoredResponse) -> str | None:
         is_alias = row.model and self._target(row).model != row.model
-        return row.model if is_alias else None
+        if is_alias:
+            return row.model
+        return None
 
     def _echo(self, row: StoredResponse) -> Echo | None:
         """Return the client's own members; None where its request went as it was."""

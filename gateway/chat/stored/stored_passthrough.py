@@ -8,35 +8,20 @@ from dataclasses import replace
 
 import msgspec
 
-from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.background_booking import UNFINISHED, booking_of, runs_in_background, watch
+from gateway.chat.stored.background_booking import UNFINISHED, booking_of, watch
 from gateway.chat.stored.provider_call import ProviderCall
+from gateway.chat.turn.relayed_turn import RelayedTurn
 from gateway.http.json_thread import run_by_weight, run_heavy
-from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
-from gateway.routing.dispatcher import Dispatcher
-from gateway.state import GatewayState
 from gateway.storage.responses import ITEMS, StoredResponse, item_ids
 from gateway.wire.chat import Json, decode
 from gateway.wire.json_weight import is_in, is_readable
 from gateway.wire.sse import LONG_BYTES
 
 ADDED = b"response.output_item.added"
-READ_BYTES = 8 << 20  # of an answer that is looked into for its id
-EVENT_LINES = 8  # of a stream, among which its first event is
-
-
-class RelayedTurn(PassthroughProducer):
-    """The answer to a request of a path with memory that is forwarded unchanged."""
-
-    def __init__(
-        self,
-        gateway: GatewayState,
-        request: TurnInput,
-        forward: Dispatcher,
-        passing: RelayedRequest,
-    ) -> None:
-        super().__init__(forward, passing, request.wants_stream)
-        self._gateway, self._turn_input = gateway, request
+# Of an answer that is looked into for its id.
+READ_BYTES = 8 << 20
+# Of a stream, among which its first event is.
+EVENT_LINES = 8
 
 
 class StoredPassthrough(RelayedTurn):
@@ -46,14 +31,17 @@ class StoredPassthrough(RelayedTurn):
     """
 
     _row: StoredResponse | None = None
-    _items: tuple[str, ...] = ()  # the ids of its items, which their owner may name
+    # The ids of its items, which their owner may name.
+    _items: tuple[str, ...] = ()
 
     @property
     def goes_on(self) -> bool:
-        return runs_in_background(self._turn_input)
+        return self._turn_input.runs_in_background
 
     async def body(self) -> AsyncGenerator[bytes, None]:
-        parts, size, is_noted = [], 0, False
+        parts = []
+        size = 0
+        is_noted = False
         async for part in super().body():
             size += len(part)
             if not is_noted and size <= READ_BYTES:
@@ -82,13 +70,15 @@ class StoredPassthrough(RelayedTurn):
     async def _note_owner(self, data: bytes) -> bool:
         """Record the owner of a response; False if its id has not arrived yet."""
         response = await run_by_weight(data, response_in, data)
-        served, request = self._forward.served, self._turn_input
+        served = self._forward.served
+        request = self._turn_input
         if not isinstance(response.get("id"), str) or served is None:
             return False
         goes_on = self.goes_on and response.get("status") in UNFINISHED
         # Some servers do not tell that they store; what goes on there is stored.
         if response.get("store") is True or goes_on:
-            tenant, model = request.principal.tenant, str(request.body.get("model") or "")
+            tenant = request.principal.tenant
+            model = str(request.body.get("model") or "")
             row = StoredResponse(
                 response["id"], tenant, request.user, [response["id"]], served.label, model
             )
@@ -96,7 +86,8 @@ class StoredPassthrough(RelayedTurn):
                 row, created_at=time.time(), echo=booking_of(request, self._forward)
             )
             self._items += tuple(item_ids(response))
-            if goes_on or response.get("background") is True:  # it goes on without its client
+            # It goes on without its client.
+            if goes_on or response.get("background") is True:
                 await self._gateway.responses.note(self._row)
                 headers = dict(request.headers)
                 watch(ProviderCall(self._gateway, request.principal, headers, served), self._row)

@@ -13,8 +13,8 @@ from typing import Any
 
 from gateway.apis.responses.response_events import events_behind
 from gateway.apis.responses.responses_reply import ResponsesMask
+from gateway.chat.intake.owned_responses import is_kept
 from gateway.chat.stored.background_booking import book_finished
-from gateway.chat.stored.kept_responses import is_kept
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_answer import NO_MEMORY
 from gateway.errors import GatewayError, StreamIncomplete, UpstreamFailed
@@ -48,7 +48,8 @@ class StoredStream(CompletionProducer):
 
     def __init__(self, events: StoredEvents) -> None:
         super().__init__(stream=True)
-        self._events, self._mask = events, events.mask
+        self._events = events
+        self._mask = events.mask
 
     @property
     def memory(self) -> str:
@@ -57,7 +58,9 @@ class StoredStream(CompletionProducer):
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         row = self._events.row
         is_kept_here = is_kept(row) or bool(row.kind) or not row.rounds
-        first_round = None if is_kept_here else await self._open(row.rounds[0])
+        first_round = None
+        if not is_kept_here:
+            first_round = await self._open(row.rounds[0])
         if first_round is None:
             response = await self._events.read_response()
             cuts = row.echo.get("cuts") or ()
@@ -96,7 +99,10 @@ class StoredStream(CompletionProducer):
         finally:
             await incoming.close()
         mask = self._mask
-        _, result = await run_heavy(mask.close) if mask.is_long else mask.close()
+        if mask.is_long:
+            _, result = await run_heavy(mask.close)
+        else:
+            _, result = mask.close()
         if result.error is not None:
             raise UpstreamFailed(result.error)
         if not result.complete:

@@ -24,8 +24,10 @@ from gateway.wire.chat import encode
 from memory import new_id
 
 PATH = "/v1/chat/completions"
-LIGHT_CHARACTERS = 1 << 16  # longer messages are encoded in a thread
-Serve = Callable[..., Awaitable[None]]  # answers a request with memory over ASGI
+# Longer messages are encoded in a thread.
+LIGHT_CHARACTERS = 1 << 16
+# Answers a request with memory over ASGI.
+Serve = Callable[..., Awaitable[None]]
 
 
 async def collect_turn(
@@ -34,7 +36,10 @@ async def collect_turn(
     """Let an agent answer a message. scope, receive: of the request that it is done for."""
     body = {"model": PREFIX + call.agent.name, "messages": [{"role": "user", "content": call.text}]}
     is_light = len(call.text) <= LIGHT_CHARACTERS
-    raw_body = encode(body) if is_light else await run_heavy(encode, body)
+    if is_light:
+        raw_body = encode(body)
+    else:
+        raw_body = await run_heavy(encode, body)
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(raw_body)),
@@ -61,7 +66,8 @@ async def run_ask(serve: Serve, gateway: GatewayState, call: InnerCall) -> Inner
     scope = {"type": "http", "method": "POST", "path": PATH, REQUEST_ID: new_id("req")}
 
     async def serve_ask() -> InnerAnswer:
-        line, error = open_line(scope, scope[REQUEST_ID]), None
+        line = open_line(scope, scope[REQUEST_ID])
+        error = None
         try:
             answer = await collect_turn(serve, gateway, scope, _wait_for_ever, call)
             line.status = answer.status
@@ -103,6 +109,8 @@ def _receive_first(raw_body: bytes, receive: Receive) -> Receive:
     messages = [{"type": "http.request", "body": raw_body, "more_body": False}]
 
     async def receive_next() -> Any:
-        return messages.pop() if messages else await receive()
+        if messages:
+            return messages.pop()
+        return await receive()
 
     return receive_next

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from gateway.apis.envelope_events import event_of
+from gateway.chat.intake.owned_responses import find_base
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.stored_passthrough import RelayedTurn
-from gateway.chat.stored.stored_responses import find_base
+from gateway.chat.turn.relayed_turn import RelayedTurn
 from gateway.storage.responses import COMMAND, StoredResponse
 from gateway.wire.chat import Json, encode, read_object
 from memory import MemoryFault, StoreUnavailable, management
@@ -31,7 +31,8 @@ def is_to_be_kept(request: TurnInput) -> bool:
 class CommandAnswer(RelayedTurn):
     """The answer of a command, stored as a response. request: as its client sent it."""
 
-    _base = ""  # the response before the command, as its server knows it
+    # The response before the command, as its server knows it.
+    _base = ""
 
     async def body(self) -> AsyncGenerator[bytes, None]:
         is_kept = await self._may_keep()
@@ -40,7 +41,8 @@ class CommandAnswer(RelayedTurn):
 
     async def _may_keep(self) -> bool:
         """Tell whether the answer is stored: not for an unproven key, which anybody may invent."""
-        gateway, request = self._gateway, self._turn_input
+        gateway = self._gateway
+        request = self._turn_input
         if request.chained:
             base = await find_base(gateway, request.principal, request.user, request.chained)
             self._base = base.id if base is not None else ""
@@ -77,8 +79,13 @@ class CommandAnswer(RelayedTurn):
         request = self._turn_input
         kept_response = {**response, "store": True, "previous_response_id": request.chained or None}
         thread: Any = request.thread or request.body.get("conversation")
-        name = thread.get("id") if isinstance(thread, dict) else thread
-        return {**kept_response, "conversation": {"id": name}} if name else kept_response
+        if isinstance(thread, dict):
+            name = thread.get("id")
+        else:
+            name = thread
+        if name:
+            return {**kept_response, "conversation": {"id": name}}
+        return kept_response
 
     async def _write(self, response: Json) -> None:
         request = self._turn_input

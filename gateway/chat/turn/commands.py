@@ -47,10 +47,13 @@ from memory import (
 COMMAND = re.compile(
     r"/(?:(remember|forget|undo)(?:\s+(\S.*))?|(memory|why))", re.DOTALL | re.IGNORECASE
 )
-SLASHES = ("/", "\uff0f")  # the second is what Japanese keyboards write
-NEAR_MISS = ""  # the name of what is only like a command; its text is the answer
+# The second is what Japanese keyboards write.
+SLASHES = ("/", "\uff0f")
+# The name of what is only like a command; its text is the answer.
+NEAR_MISS = ""
 MAX_COMMAND_CHARACTERS = 10_000
-MAX_LISTED, MAX_TURNS = 10, 50
+MAX_LISTED = 10
+MAX_TURNS = 50
 MAX_SHOWN_CHARACTERS = 500
 DAY_SECONDS = 86_400.0
 REASON = "command"
@@ -80,7 +83,9 @@ def command_of(gateway: GatewayState, request: TurnInput) -> ChatCommand | None:
     if not len(messages):
         return None
     newest_message = messages[len(messages) - 1]
-    text = text_of(newest_message) if newest_message.get("role") == "user" else ""
+    text = ""
+    if newest_message.get("role") == "user":
+        text = text_of(newest_message)
     if len(text) > MAX_COMMAND_CHARACTERS:
         return None
     text = request.harness.own_part(text).strip()
@@ -89,7 +94,9 @@ def command_of(gateway: GatewayState, request: TurnInput) -> ChatCommand | None:
     if match := COMMAND.fullmatch("/" + text[1:]):
         return ChatCommand((match[1] or match[3]).lower(), (match[2] or "").strip())
     answer = answer_near_miss(text, map(text_of, takewhile(is_system, messages)))
-    return None if answer is None else ChatCommand(NEAR_MISS, answer)
+    if answer is None:
+        return None
+    return ChatCommand(NEAR_MISS, answer)
 
 
 def to_command(gateway: GatewayState, request: TurnInput, command: ChatCommand) -> TurnInput:
@@ -132,14 +139,19 @@ def _plain_body(request: TurnInput) -> bytes:
 async def _run(gateway: GatewayState, request: TurnInput, command: ChatCommand) -> str:
     if request.owner is None:
         return NOBODY
-    settings, memory = gateway.settings, gateway.memory
-    tenant, agent = request.principal.tenant, request.agent_call.agent
+    settings = gateway.settings
+    memory = gateway.memory
+    tenant = request.principal.tenant
+    agent = request.agent_call.agent
     if settings.mode == "own-key" and not await _is_proven(gateway, request.principal):
         return NOT_PROVEN
     reads, run = COMMANDS[command.name]
     if request.mode not in ("full", "read" if reads else "write"):
         return f"The memory may only {request.mode} here, so /{command.name} is not possible."
-    policy = memory.policy if agent is None else gateway.agents.policy_of(agent)
+    if agent is None:
+        policy = memory.policy
+    else:
+        policy = gateway.agents.policy_of(agent)
     actor = ManagementActor(
         memory.scope(tenant, request.owner, request.agent, request.project),
         policy.blocks_in(request.project),
@@ -172,7 +184,8 @@ async def _remember(gateway: GatewayState, actor: ManagementActor, text: str) ->
 async def _forget(gateway: GatewayState, actor: ManagementActor, text: str) -> str:
     if not text:
         return "What should be forgotten? Give its words or its id: /forget Grace"
-    memory, query = gateway.memory, SearchQuery(text, limit=MAX_LISTED)
+    memory = gateway.memory
+    query = SearchQuery(text, limit=MAX_LISTED)
     if text.startswith("passage_"):
         await management.passages.set_passage_aside(memory, actor, text)
         return f"Forgotten: {text}. /undo restores it."
@@ -209,7 +222,9 @@ async def _undo(gateway: GatewayState, actor: ManagementActor, text: str) -> str
             return _describe_undone(await management.shared_undo.undo_newest(memory, actor))
         return _describe_undone(await management.shared_undo.undo_label(memory, actor, text))
     except NotFound:
-        subject = f"the block {text[:80]}" if text else "a block or a detail"
+        subject = "a block or a detail"
+        if text:
+            subject = f"the block {text[:80]}"
         return f"There is no edit of {subject} to undo."
 
 
@@ -252,11 +267,14 @@ async def _explain(gateway: GatewayState, actor: ManagementActor, text: str) -> 
 
 def _short(text: str) -> str:
     beginning = text[:MAX_SHOWN_CHARACTERS]
-    return beginning if len(text) <= MAX_SHOWN_CHARACTERS else f"{beginning}…"
+    if len(text) <= MAX_SHOWN_CHARACTERS:
+        return beginning
+    return f"{beginning}…"
 
 
 Run = Callable[[GatewayState, ManagementActor, str], Awaitable[str]]
-COMMANDS: dict[str, tuple[bool, Run]] = {  # whether it only reads, and what runs it
+# Whether it only reads, and what runs it.
+COMMANDS: dict[str, tuple[bool, Run]] = {
     "remember": (False, _remember),
     "forget": (False, _forget),
     "memory": (True, _show),

@@ -36,9 +36,11 @@ def count_response(
 
     booking: the upstream's path for it, below `/v1`, and what the books know of the turn.
     """
-    forward.meter.guess = None  # it costs nothing
+    # It costs nothing.
+    forward.meter.guess = None
     path, entry = booking
-    entry.path, entry.output = path, 0
+    entry.path = path
+    entry.output = 0
     begin = partial(_begin, gateway, request, forward, path)
     return accounted_response(gateway, forward, entry, begin)
 
@@ -47,16 +49,23 @@ async def _begin(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, path: UpstreamPath
 ) -> PassthroughProducer:
     """Compose the request; return what asks the upstream to count it."""
-    content, state, reason = request.raw_body, "off", request.off_reason
+    content = request.raw_body
+    state = "off"
+    reason = request.off_reason
     if request.too_heavy:
-        state, reason = "degraded", f"degraded: {request.too_heavy}"
+        state = "degraded"
+        reason = f"degraded: {request.too_heavy}"
     elif request.uses_memory:
         try:
-            content, state, reason = await _compose(gateway, request, forward), "ok", ""
+            content = await _compose(gateway, request, forward)
+            state = "ok"
+            reason = ""
         except MemoryFault:
-            state, reason = "degraded", UNAVAILABLE
+            state = "degraded"
+            reason = UNAVAILABLE
     headers: Pairs = [(b"x-memory-status", state.encode())]
-    headers += [(b"x-memory-reason", reason.encode())] if reason else []
+    if reason:
+        headers += [(b"x-memory-reason", reason.encode())]
     counting_path = with_query(path, forward.query)
     passing = RelayedRequest(
         "POST", counting_path, content, own_headers=headers, started_at=request.started_at
@@ -70,7 +79,8 @@ async def _compose(gateway: GatewayState, request: TurnInput, forward: Dispatche
     ask = await ask_of(gateway, request, forward, target)
     session = await gateway.memory.begin(replace(ask, records=False))
     try:
-        api, prompt = request.api, session.prompt
+        api = request.api
+        prompt = session.prompt
         parts = RoundParts(
             request.body,
             prompt,
@@ -80,5 +90,6 @@ async def _compose(gateway: GatewayState, request: TurnInput, forward: Dispatche
         )
         composed_body = api.compose(parts, target.label)
     finally:
-        await session.fail()  # which lets go of it
+        # Which lets go of it.
+        await session.fail()
     return encode({k: v for k, v in composed_body.items() if k not in NOT_COUNTED})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.response_keeper import keeper_of
+from gateway.chat.turn.round_sender import TurnKeeper
 from gateway.chat.turn.round_stream import (
     close_round,
     raise_for_incomplete,
@@ -28,9 +28,14 @@ class DegradedProducer(CompletionProducer):
 
     def __init__(self, gateway: GatewayState, request: TurnInput, forward: Dispatcher) -> None:
         super().__init__(stream=request.wants_stream)
-        self._request, self._forward = request, forward
-        self._keeper = keeper_of(gateway, request, forward)
-        view = request.whole_facts.view if request.whole_facts is not None else None
+        self._request = request
+        self._forward = forward
+        self._keeper: TurnKeeper | None = None
+        if gateway.stored is not None:
+            self._keeper = gateway.stored.keep(gateway, request, forward)
+        view = None
+        if request.whole_facts is not None:
+            view = request.whole_facts.view
         self._mask = request.api.mask(request.body, (), forward.alias, injected=False, view=view)
         self._reply: CompletionReply | None = None
         self._bytes = 0
@@ -41,10 +46,14 @@ class DegradedProducer(CompletionProducer):
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
         answer = self._answer()
-        return answer if self._keeper is None else self._keeper.note_first(answer)
+        if self._keeper is None:
+            return answer
+        return self._keeper.note_first(answer, "")
 
     async def _answer(self) -> AsyncGenerator[bytes, None]:
-        api, mask, body = self._request.api, self._mask, self._request.body
+        api = self._request.api
+        mask = self._mask
+        body = self._request.body
         reply = self._reply = await self._forward.complete(lambda _: api.own_request(body, None))
         mask.alias = self._forward.alias
         try:
@@ -60,7 +69,8 @@ class DegradedProducer(CompletionProducer):
         if reply.plain is not None:
             self._bytes = len(reply.plain)
             mask.pass_on(reply.plain, result)
-            reply.plain = b""  # the mask's now
+            # The mask's now.
+            reply.plain = b""
         if held_events := mask.finish():
             yield held_events
         if (keeper := self._keeper) is not None:

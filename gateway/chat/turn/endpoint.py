@@ -15,12 +15,10 @@ from msgspec.structs import replace
 from gateway.apis.responses.responses_format import RESPONSES
 from gateway.chat.intake.body import ModelMissing
 from gateway.chat.intake.request import CHAT_PATH, MemoryPath, TurnInput, read_turn_input
-from gateway.chat.stored.background_booking import runs_in_background
-from gateway.chat.stored.compaction_trigger import begin_compaction, may_ask_for_compaction
-from gateway.chat.stored.nameless_relay import relay_nameless
-from gateway.chat.stored.stored_responses import link_response
+from gateway.chat.intake.request_link import link_request
 from gateway.chat.turn.commands import command_of, to_command
 from gateway.chat.turn.count import count_response
+from gateway.chat.turn.nameless_relay import relay_nameless
 from gateway.chat.turn.passing import query_of, relay_turn
 from gateway.chat.turn.producer import begin_turn
 from gateway.errors import GatewayError, TooLarge
@@ -49,7 +47,7 @@ async def serve(
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
         request = await read_turn_input(gateway, scope, receive, path)
-        request = await link_response(gateway, request)
+        request = await link_request(gateway, request)
         if not path.count and (command := command_of(gateway, request)) is not None:
             request = to_command(gateway, request, command)
         response = response_to(gateway, request, path.count)
@@ -77,8 +75,10 @@ def response_to(
     forward = dispatcher_of(gateway, request)
     if count:
         return count_response(gateway, request, forward, (count, entry_of(request)))
-    compacts = not request.api.is_chat and may_ask_for_compaction(request)
-    if compacts:
+    stored = None if request.api.is_chat else gateway.stored
+    if stored is not None and not stored.may_compact(request):
+        stored = None
+    if stored is not None:
         request = replace(request, mode="off", off_reason="background")
     entry = entry_of(request)
     begin: Callable[[], Awaitable[ResponseProducer]]
@@ -87,8 +87,8 @@ def response_to(
     else:
         relayed = relay_turn(gateway, request, forward)
         begin = relayed.ready
-        if compacts:
-            begin = partial(begin_compaction, gateway, request, forward, relayed)
+        if stored is not None:
+            begin = partial(stored.compact, gateway, request, forward, relayed)
     return accounted_response(gateway, forward, entry, begin)
 
 
@@ -104,7 +104,7 @@ def entry_of(request: TurnInput) -> RequestInfo:
         request.mode,
         None if off else request.user,
         request.total_output,
-        request.api is RESPONSES and runs_in_background(request),
+        request.api is RESPONSES and request.runs_in_background,
     )
     if request.agent_call.agent is not None:
         entry.profile = request.agent_call.agent.name
@@ -117,8 +117,12 @@ def entry_of(request: TurnInput) -> RequestInfo:
 def name_memory(entry: RequestInfo, request: TurnInput) -> None:
     """Let the answer name whose memory it is about, where that is not plainly the user's."""
     if request.mode != "off":
-        entry.agent, entry.project = request.agent, request.project
-        entry.owner = request.user if request.agent_call.agent is None else request.owner
+        entry.agent = request.agent
+        entry.project = request.project
+        if request.agent_call.agent is None:
+            entry.owner = request.user
+        else:
+            entry.owner = request.owner
 
 
 def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
@@ -126,9 +130,11 @@ def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
     principal = request.principal
     owner = request.user
     if principal.paths is None and (gateway.settings.single_user or not request.uses_memory):
-        owner = None  # in an account that one person uses, their key passes as it is
+        # In an account that one person uses, their key passes as it is.
+        owner = None
     forward = new_dispatcher(gateway, request.route, request.headers, principal, owner)
-    forward.wire, forward.dropped = request.api, request.dropped_members
+    forward.wire = request.api
+    forward.dropped = request.dropped_members
     if request.whole_facts is not None:
         history = request.whole_facts.history
         # Of a chat completion, new messages are sent as they came, where it is known how they stand
@@ -136,8 +142,12 @@ def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
         as_they_came = request.api.is_chat and history.source is not None
         may_be_long = len(request.raw_body) > LIGHT_BYTES
         is_long = may_be_long and history.is_long
-        forward.writes_off_loop = is_long if as_they_came else history.heavy
-    if not request.api.is_chat:  # as the relay does; what chat completions take is known
+        if as_they_came:
+            forward.writes_off_loop = is_long
+        else:
+            forward.writes_off_loop = history.heavy
+    # As the relay does; what chat completions take is known.
+    if not request.api.is_chat:
         forward.query = query_of(request)
     forward.meter.guess = len(request.raw_body) // BYTES_A_TOKEN + 1
     if gateway.settings.routing.sticky:

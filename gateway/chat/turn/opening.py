@@ -7,7 +7,8 @@ from functools import partial
 
 from memory import ErasedMeanwhile, Session, StoreUnavailable
 
-TOGETHER_SECONDS = 0.05  # that a request waits for a whole answer, to be written with it
+# That a request waits for a whole answer, to be written with it.
+TOGETHER_SECONDS = 0.05
 # more for a store that is late, once all of a round has been shown: a whole answer waits 250 ms at
 # most
 STORE_SECONDS = 0.1

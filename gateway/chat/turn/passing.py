@@ -6,7 +6,6 @@ from urllib.parse import quote
 
 from gateway.apis.responses.responses_format import RESPONSES
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.stored_passthrough import StoredPassthrough
 from gateway.chat.turn.command_answer import CommandAnswer
 from gateway.http.paths import PRINTABLE, with_query
 from gateway.relay.passthrough import PassthroughProducer, RelayedRequest
@@ -25,11 +24,10 @@ def relay_turn(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher
 ) -> PassthroughProducer:
     """Return what forwards the request unchanged, without memory."""
-    state, reason = (
-        ("degraded", f"degraded: {request.too_heavy}")
-        if request.too_heavy
-        else ("off", request.off_reason)
-    )
+    if request.too_heavy:
+        state, reason = ("degraded", f"degraded: {request.too_heavy}")
+    else:
+        state, reason = ("off", request.off_reason)
     status: Pairs = [(b"x-memory-status", state.encode()), (b"x-memory-reason", reason.encode())]
     passing = RelayedRequest(
         "POST",
@@ -43,5 +41,15 @@ def relay_turn(
         if request.kept_items is not None:
             return CommandAnswer(gateway, request, forward, passing)
     elif request.api is RESPONSES and request.body.get("store") is not False:
-        return StoredPassthrough(gateway, request, forward, passing)
+        return relay_stored(gateway, request, forward, passing)
     return PassthroughProducer(forward, passing, request.wants_stream)
+
+
+def relay_stored(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, passing: RelayedRequest
+) -> PassthroughProducer:
+    """Return what forwards a request unchanged whose provider stores the response."""
+    if gateway.stored is None:
+        return PassthroughProducer(forward, passing, request.wants_stream)
+    relayed: PassthroughProducer = gateway.stored.relay(gateway, request, forward, passing)
+    return relayed

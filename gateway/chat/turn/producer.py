@@ -24,7 +24,8 @@ from gateway.state import GatewayState
 from gateway.wire.headers import Pairs
 from memory import MemoryFault
 
-HEAVY_SECONDS = 0.8  # that an answer waits for the store to take a long request
+# That an answer waits for the store to take a long request.
+HEAVY_SECONDS = 0.8
 NOBODY = (
     "nobody was named, so what is remembered is this conversation's alone: send `user` in the "
     "body, the header X-Memory-User, or name the user in the path, /u/{user}/v1"
@@ -75,13 +76,18 @@ async def begin_turn(
 
 def _turn_limits(gateway: GatewayState, request: TurnInput) -> TurnLimits:
     """Return the rounds and the seconds that a turn beginning now may take."""
-    memory, agent = gateway.settings.memory, request.agent_call.agent
-    rounds, seconds = memory.max_rounds, memory.turn_seconds
+    memory = gateway.settings.memory
+    agent = request.agent_call.agent
+    rounds = memory.max_rounds
+    seconds = memory.turn_seconds
     if agent is not None:
         rounds = agent.settings.max_rounds or rounds
         seconds = agent.settings.turn_seconds or seconds
     until = asyncio.get_running_loop().time() + seconds
-    patience = HEAVY_SECONDS if request.facts.history.heavy else memory.read_deadline_ms / 1000
+    if request.facts.history.heavy:
+        patience = HEAVY_SECONDS
+    else:
+        patience = memory.read_deadline_ms / 1000
     sums = request.api.sums_usage and memory.usage == "sum"
     return TurnLimits(rounds, until, sums, patience)
 
@@ -93,12 +99,16 @@ class TurnProducer(CompletionProducer):
         self, request: TurnInput, forward: Dispatcher, turn: Turn, gateway: GatewayState
     ) -> None:
         super().__init__(stream=request.wants_stream)
-        self._request, self._forward, self._turn = request, forward, turn
+        self._request = request
+        self._forward = forward
+        self._turn = turn
         self._gateway = gateway
 
     @property
     def memory(self) -> str:
-        return "degraded" if self._turn.why_degraded else "ok"
+        if self._turn.why_degraded:
+            return "degraded"
+        return "ok"
 
     @property
     def turn_key(self) -> int:
@@ -135,7 +145,8 @@ class TurnProducer(CompletionProducer):
             ]
             if calls := session.trace.tools:
                 runs = sum("entry" in call for call in calls)
-                out += [(b"x-memory-tool-calls", b"%d" % runs)] if runs else []
+                if runs:
+                    out += [(b"x-memory-tool-calls", b"%d" % runs)]
         return out
 
     def error_event(self, error: GatewayError) -> bytes:
@@ -148,10 +159,13 @@ class TurnProducer(CompletionProducer):
         """Return the conversation as the client spelt it, else percent-encoded."""
         if sent_name := self._request.conversation_as_sent:
             return sent_name
-        return name.encode() if name.isascii() and name.isidentifier() else quote(name).encode()
+        if name.isascii() and name.isidentifier():
+            return name.encode()
+        return quote(name).encode()
 
     def instead_of(self, error: Exception) -> UnreadTurn | None:
-        if self._turn.is_finished:  # what fails now was read, and is recorded
+        # What fails now was read, and is recorded.
+        if self._turn.is_finished:
             return None
         end = partial(self.on_finish, error)
         return answer_unread(self._gateway, self._request, self._forward, error, end)
@@ -162,4 +176,6 @@ class TurnProducer(CompletionProducer):
         if error is None and authorization is not None and self._forward.served is not None:
             self._gateway.credentials.accept(authorization)
         self._forward.tools_run = self._turn.session.trace.tools
-        return None if self._turn.is_finished else self._turn.abandon(error)
+        if self._turn.is_finished:
+            return None
+        return self._turn.abandon(error)

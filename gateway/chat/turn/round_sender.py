@@ -30,14 +30,17 @@ from gateway.wire.chat import Json
 from memory import Session
 
 ADDITIONS_REFUSED = (400, 404, 422)
-NOT_KEPT = (400, 404)  # of a round before, whose state the provider was to go on from
-SENT = {  # by the format; "" is the client's own, without what its provider is not sent
+# Of a round before, whose state the provider was to go on from.
+NOT_KEPT = (400, 404)
+# By the format; "" is the client's own, without what its provider is not sent.
+SENT = {
     "": "the request",
     "chat": "a chat completion",
     "messages": "a request of the Messages API",
     "responses": "a request of the Responses API",
 }
-COMPACTIONS = 3  # of a prompt that is refused for its size, before nothing of ours is sent
+# Of a prompt that is refused for its size, before nothing of ours is sent.
+COMPACTIONS = 3
 
 
 class Injection(Enum):
@@ -115,7 +118,10 @@ class RoundSender:
     ) -> None:
         offers = bool(session.prompt.tools)
         self.reply: CompletionReply | None = None
-        self.injection = Injection.FULL if offers else Injection.WITHOUT_TOOLS
+        if offers:
+            self.injection = Injection.FULL
+        else:
+            self.injection = Injection.WITHOUT_TOOLS
         self.is_last = not offers
         self.gave_up = self.lost_rounds = False
         self.cut_tokens = 0
@@ -201,13 +207,16 @@ class RoundSender:
 
     async def learn_from(self, usage: Json | None) -> None:
         """Learn from what the first round's upstream counted of its prompt."""
-        windows, facts, reply = self.options.windows, self.options.facts, self.reply
+        windows = self.options.windows
+        facts = self.options.facts
+        reply = self.reply
         is_managed = facts is not None and facts.manages_context
         # Some formats count without what was in a cache.
         if windows is None or reply is None or is_managed or not self._api.sums_usage:
             await self._session.calibrate_token_counter(usage)
             return
-        caller, size = self._forward.caller, self._session.request_bytes
+        caller = self._forward.caller
+        size = self._session.request_bytes
         is_proven = windows.has_taken(reply.target, caller, size)
         report = await self._session.calibrate_token_counter(usage, proven=is_proven)
         self.cut_tokens = windows.note_report(reply.target, caller, report, size)
@@ -269,7 +278,8 @@ class RoundSender:
                 return True
         if not (self._session.prompt.adds_anything or self.hidden.messages):
             return False
-        self.injection, self.is_last = Injection.NONE, True
+        self.injection = Injection.NONE
+        self.is_last = True
         return True
 
     def _leaves_out(self, refusal: UpstreamRefused) -> bool:
@@ -312,7 +322,9 @@ class RoundSender:
     def _note_additions(self, target: Target, names: Collection[str]) -> None:
         """Note what a target took a request only without."""
         for name in sorted(names):
-            addition = "to go on from its own state" if name == STATE else f"`{name}`"
+            addition = "to go on from its own state"
+            if name != STATE:
+                addition = f"`{name}`"
             self._session.trace.notes.append(f"{target.label} refused {addition}; it was left out")
             if self.options.reject_addition is not None:
                 self.options.reject_addition(target, name)
@@ -322,7 +334,8 @@ class RoundSender:
         if USAGE in names and self.options.ask_usage and self._body.get("stream"):
             note = f"{target.label} refused `{USAGE}` within the last hour; it was left out"
             notes = self._session.trace.notes
-            notes += [note] if note not in notes else []
+            if note not in notes:
+                notes += [note]
 
     def _may_be_our_fault(self, refusal: UpstreamRefused) -> bool:
         """Tell whether a target may have refused our additions, in the first round."""
@@ -344,9 +357,11 @@ class RoundSender:
                 self.lost_rounds = True
             lost_members = ", ".join(carriage.lost_members)
             note = f"{reply.target.label} was sent {SENT[carriage.form]}"
-            note += f"; dropped: {lost_members}" if lost_members else ""
+            if lost_members:
+                note += f"; dropped: {lost_members}"
             notes = self._session.trace.notes
-            notes += [note] if note not in notes else []
+            if note not in notes:
+                notes += [note]
 
     def _note_given_up(self, target: Target, rejected: bool) -> None:
         """Note that a target took the client's own body. rejected: our additions are why."""

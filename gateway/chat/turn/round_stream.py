@@ -68,7 +68,8 @@ def forward_events(data: bytes, mask: ReplyMask, framer: SseFramer) -> tuple[byt
     """
     if framer.waiting_bytes:
         return b"", data
-    at, forwarded_events = 0, []
+    at = 0
+    forwarded_events = []
     while (end := data.find(EVENT_END, at) + len(EVENT_END)) > at + 1:
         event = mask.fast_forward(data[at:end])
         if not event:
@@ -134,7 +135,9 @@ async def read_whole(
 
 async def close_round(mask: ReplyMask) -> tuple[bytes, RoundResult]:
     """End a round; in a thread if it has very many parts."""
-    return await run_heavy(mask.close) if mask.is_long else mask.close()
+    if mask.is_long:
+        return await run_heavy(mask.close)
+    return mask.close()
 
 
 async def write_body(mask: ReplyMask, usage: Json | None, size: int) -> bytes | list[bytes]:

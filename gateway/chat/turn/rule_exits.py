@@ -16,7 +16,9 @@ class RuleExits:
     def __init__(self, session: Session, sender: RoundSender) -> None:
         if session.exits is None:
             raise ValueError("no rule of this request acts on its turn")
-        self._session, self._exits, self._sender = session, session.exits, sender
+        self._session = session
+        self._exits = session.exits
+        self._sender = sender
 
     def begin_round(self, mask: ReplyMask) -> str | None:
         """Prepare the next round; return the turn's answer where a result is all of it."""

@@ -44,13 +44,15 @@ def stand_in_of(
     gateway: GatewayState, request: TurnInput, session: Session
 ) -> SearchStandIn | None:
     """Return what answers for the vendor's search of a request; None where it may not be used."""
-    tool, search = gateway.toolbox.find_stand_in(request.principal.tenant), request.search
+    tool = gateway.toolbox.find_stand_in(request.principal.tenant)
+    search = request.search
     if search is None or tool is None:
         return None
     if tool.name not in session.prompt.owned or tool.name in request.facts.tool_names:
         return None
     tool_names = {definition["function"]["name"] for definition in session.prompt.tools}
-    if not tool_names:  # the request or its target takes no tools of ours
+    # The request or its target takes no tools of ours.
+    if not tool_names:
         return None
     seal = _SearchSeal(gateway.secret, request)
     return SearchStandIn(search, tool, seal, is_offered=tool.name in tool_names)
@@ -70,9 +72,15 @@ class _SearchSeal:
 
     def open(self, hit: Any) -> Mapping[str, Any] | None:
         """Return what a hit that came back holds; None for another scope's, or another vendor's."""
-        token = hit.get("encrypted_content") if isinstance(hit, dict) else None
-        sealed_members = self._seal.open(f"{SEALED}{token}") if isinstance(token, str) else None
-        return None if sealed_members is None else sealed_members.members
+        token = None
+        if isinstance(hit, dict):
+            token = hit.get("encrypted_content")
+        sealed_members = None
+        if isinstance(token, str):
+            sealed_members = self._seal.open(f"{SEALED}{token}")
+        if sealed_members is None:
+            return None
+        return sealed_members.members
 
 
 class SearchStandIn:
@@ -81,7 +89,9 @@ class SearchStandIn:
     def __init__(
         self, search: VendorSearch, tool: RegisteredTool, seal: _SearchSeal, *, is_offered: bool
     ) -> None:
-        self._search, self._seal, self._is_offered = search, seal, is_offered
+        self._search = search
+        self._seal = seal
+        self._is_offered = is_offered
         self._function: Json = tool.definition["function"]
         self._unshown_searches: list[ShownSearch] = []
         self._citations = SearchCitations(seal.close)
@@ -122,7 +132,8 @@ class SearchStandIn:
         if not isinstance(mask, SearchingMask):
             return b""
         mask.citations = self._citations
-        searches, self._unshown_searches = self._unshown_searches, []
+        searches = self._unshown_searches
+        self._unshown_searches = []
         return b"".join(mask.show_search(self._parts_of(search)) for search in searches)
 
     def _parts_of(self, search: ShownSearch) -> list[Json]:

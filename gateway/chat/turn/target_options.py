@@ -11,7 +11,6 @@ from gateway.chat.intake.capabilities import (
     told_rejection,
 )
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.response_keeper import keeper_of
 from gateway.chat.turn.round_sender import TargetOptions
 from gateway.chat.turn.search_stand_in import stand_in_of
 from gateway.routing.dispatcher import Dispatcher
@@ -30,15 +29,19 @@ def target_options(
     session: Session,
 ) -> TargetOptions:
     """Return what a turn needs to know of its target."""
-    facts, body = request.facts, request.body
+    facts = request.facts
+    body = request.body
     has_lacks = gateway.lacks.byte_count > 0
+    keeper = None
+    if gateway.stored is not None and not request.api.is_chat:
+        keeper = gateway.stored.keep(gateway, request, forward)
     return TargetOptions(
         # A task leaves as its client sent it.
         target.settings.stream_usage and not session.is_task,
         partial(record_rejection, gateway, facts, body),
         gateway.settings.memory.placement == "cache_stable",
         facts,
-        None if request.api.is_chat else keeper_of(gateway, request, forward),
+        keeper,
         gateway.windows,
         refused_additions(gateway, target) if has_lacks else NOTHING_REFUSED,
         partial(record_addition, gateway),

@@ -71,12 +71,17 @@ class Turn:
         options: TargetOptions,
     ) -> None:
         api = forward.wire
-        facts = api.facts(body) if options.facts is None else options.facts
+        if options.facts is None:
+            facts = api.facts(body)
+        else:
+            facts = options.facts
         self.session = session
-        self.replies: list[Json] = []  # what each round came to, as received
+        # What each round came to, as received.
+        self.replies: list[Json] = []
         self._keeper = options.keeper
         self.usages: list[Json | None] = []
-        self._bytes = 0  # of the answers that came whole
+        # Of the answers that came whole.
+        self._bytes = 0
         self.is_finished = False
         self.stream = bool(body.get("stream"))
         self._forward = forward
@@ -84,9 +89,13 @@ class Turn:
         self.mask = _mask(api, body, facts, session, forward)
         self._sender = RoundSender(body, session, forward, options)
         self._opening = RequestOpening(session, streamed=self.stream)
-        self._replayed_usage: Json | None = None  # of the rounds that an earlier attempt finished
+        # Of the rounds that an earlier attempt finished.
+        self._replayed_usage: Json | None = None
         self._unrecorded = False
-        self._exits = None if session.exits is None else RuleExits(session, self._sender)
+        if session.exits is None:
+            self._exits = None
+        else:
+            self._exits = RuleExits(session, self._sender)
 
     @property
     def hidden(self) -> HiddenRounds:
@@ -187,7 +196,9 @@ class Turn:
         """Look at the answer, in a thread if that takes longer than others may wait."""
         is_short = 0 < self._bytes <= SURE_BYTES
         is_long = not is_short and (self._bytes > LIGHT_BYTES or self.mask.is_long)
-        return await asyncio.to_thread(work) if is_long else work()
+        if is_long:
+            return await asyncio.to_thread(work)
+        return work()
 
     async def completion(self) -> bytes | list[bytes]:
         """Return the whole answer for a client that did not ask for a stream.
@@ -209,12 +220,16 @@ class Turn:
         if self._exits is not None:
             explain["unmet"] = self._exits.list_unmet()
         hidden = self._sender.hidden.recorded
-        keeper, session = self._keeper, self.session
+        keeper = self._keeper
+        session = self.session
         row = None
         if keeper is not None:
             conversation = session.conversation.name
             row = await keeper.row(self.mask, self.replies, self._sender.hidden, conversation)
-        rows_beside = keeper.beside(row) if keeper is not None else {}
+        if keeper is not None:
+            rows_beside = keeper.beside(row)
+        else:
+            rows_beside = {}
         is_proven = bool(self.usages or session.rounds)
         outcome = TurnOutcome(
             answers,
@@ -272,7 +287,8 @@ class Turn:
             self.replies.append(result.reply)
             self._sender.hidden.reassign_ids_of(result.theirs)
             results = entry["results"]
-            if None in results:  # of calls that were running when the attempt broke off
+            # Of calls that were running when the attempt broke off.
+            if None in results:
                 await self._write_opening()
                 results = await self.session.run(self._forward.wire.calls(result), entry["reply"])
             if not self._take_in(result, results):
@@ -282,16 +298,16 @@ class Turn:
 
     def _show_between(self, *, goes_on: bool) -> bytes:
         """Return what is shown behind a round. goes_on: another follows."""
-        searches = (
-            b""
-            if self._sender.options.stand_in is None
-            else self._sender.options.stand_in.show(self.mask)
-        )
+        searches = b""
+        if self._sender.options.stand_in is not None:
+            searches = self._sender.options.stand_in.show(self.mask)
         return searches + ((self.mask.start_next_round() or b"") if goes_on else b"")
 
     async def _end_round(self, reply: CompletionReply, result: RoundResult) -> bool:
         """Run the calls of a round; True when another follows. Raises GatewayError."""
-        reminder = "" if self._exits is None else self._exits.remind(result)
+        reminder = ""
+        if self._exits is not None:
+            reminder = self._exits.remind(result)
         self._check_result(reply, result, is_last=not reminder)
         if result.ours or reminder:
             await self._write_opening()
@@ -333,11 +349,13 @@ class Turn:
         self._bytes += len(reply.plain)
         if is_only_round and is_last:
             self.mask.pass_on(reply.plain, result)
-        reply.plain = b""  # the mask's now, which lets go of it when it writes another
+        # The mask's now, which lets go of it when it writes another.
+        reply.plain = b""
 
     async def _run_memory_calls(self, result: RoundResult) -> bool:
         """Run what is ours; True when another round follows."""
-        sender, hidden = self._sender, self._sender.hidden
+        sender = self._sender
+        hidden = self._sender.hidden
         if not (result.ours or result.theirs or hidden.messages):
             return False
         hidden.reassign_ids_of(result.theirs)
@@ -382,7 +400,9 @@ class Turn:
     def _by(self) -> str:
         """Who gave the newest round; "" for a replayed one, of which that is not known."""
         reply = self._sender.reply
-        return reply.target.label if reply is not None else ""
+        if reply is not None:
+            return reply.target.label
+        return ""
 
 
 def _mask(
@@ -391,5 +411,8 @@ def _mask(
     """Return the mask of a request: our names are hidden where it may know of them."""
     prompt = session.prompt
     knows = bool(prompt.tools or prompt.core or prompt.plan.epoch.tools)
-    owned = prompt.owned - facts.tool_names if knows else frozenset()
+    if knows:
+        owned = prompt.owned - facts.tool_names
+    else:
+        owned = frozenset()
     return api.mask(body, owned, forward.alias, injected=prompt.adds_anything, view=facts.view)

@@ -25,7 +25,8 @@ from gateway.wire.headers import Pairs
 
 UNREAD = "memory could not read the model's answer, so the request was sent again without memory"
 log = logging.getLogger("mnemogate")
-Finish = Callable[[], Coroutine[Any, Any, None] | None]  # ends the turn whose answer was not read
+# Ends the turn whose answer was not read.
+Finish = Callable[[], Coroutine[Any, Any, None] | None]
 
 
 def answer_unread(
@@ -35,7 +36,8 @@ def answer_unread(
 
     end: ends the turn.
     """
-    is_own = not isinstance(error, GatewayError | ClientLeft)  # a defect of our reading
+    # A defect of our reading.
+    is_own = not isinstance(error, GatewayError | ClientLeft)
     if not (is_own or isinstance(error, UnreadableAnswer)):
         return None
     if gateway.settings.memory.on_error == "fail" or needs_memory(request):
@@ -53,7 +55,8 @@ def answer_unread(
 def needs_memory(request: TurnInput) -> bool:
     """Tell whether a request has its history from memory alone."""
     is_named = request.conversation and not request.resends
-    is_kept_here = is_named and request.api.is_chat  # else it is not sent from here
+    # Else it is not sent from here.
+    is_kept_here = is_named and request.api.is_chat
     return bool(is_kept_here) and request.facts.history.after.newest < 0
 
 
@@ -65,7 +68,9 @@ class UnreadTurn:
 
     def __init__(self, relayed: PassthroughProducer, error: Exception, end: Finish) -> None:
         self.stream = relayed.stream
-        self._relayed, self._error, self._end = relayed, error, end
+        self._relayed = relayed
+        self._error = error
+        self._end = end
 
     @property
     def memory(self) -> str:
@@ -75,7 +80,8 @@ class UnreadTurn:
         async with contextlib.aclosing(self._relayed.body()) as parts:
             async for part in parts:
                 if self._relayed.gives_events and not self.stream:
-                    raise self._error  # nobody who wants an object reads events
+                    # Nobody who wants an object reads events.
+                    raise self._error
                 yield part
 
     def build_head(self, *, committed: bool) -> ResponseHead:

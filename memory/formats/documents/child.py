@@ -37,10 +37,13 @@ from memory.formats.documents.unreadable import Unreadable
 from memory.search.query import index_words
 
 MEMORY_BYTES = 512 << 20
-ADDRESS_BYTES = 4 << 30  # threads reserve addresses that they never use
+# Threads reserve addresses that they never use.
+ADDRESS_BYTES = 4 << 30
 CPU_SECONDS = 60
-FILE_BYTES = 64 << 20  # the package lays its PDF library down in a temporary folder
-SYMBOL_CHARACTERS = 200  # of the line in which a definition begins
+# The package lays its PDF library down in a temporary folder.
+FILE_BYTES = 64 << 20
+# Of the line in which a definition begins.
+SYMBOL_CHARACTERS = 200
 GRAMS_TOGETHER = 4096
 # Of the passage behind one that ends in the middle of a line: a text may lie in both.
 OVERLAP = 200

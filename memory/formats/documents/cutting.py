@@ -11,8 +11,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-SIZE = 1200  # characters of a passage at most
-SECTION_CHARACTERS = 200  # below which a heading or a symbol does not begin a new one
+# Characters of a passage at most.
+SIZE = 1200
+# Below which a heading or a symbol does not begin a new one.
+SECTION_CHARACTERS = 200
 HEADING = re.compile(r"#{1,6}\s")
 SENTENCE_END = re.compile(r"[.!?。！？]['\")\]]*\s|[。！？]")
 # How well a line is suited to begin a passage.
@@ -41,7 +43,10 @@ def cut_passages(
     """
     firsts = list(page_lines) or [1]
     for i, first_line in enumerate(firsts):
-        last_line = firsts[i + 1] - 1 if i + 1 < len(firsts) else len(lines)
+        if i + 1 < len(firsts):
+            last_line = firsts[i + 1] - 1
+        else:
+            last_line = len(lines)
         page = i + 1 if page_lines else 0
         yield from _cut_page(_Cutter(lines, symbol_lines, page), first_line, last_line)
 
@@ -50,7 +55,9 @@ class _Cutter:
     """The lines of a page that are not in a passage yet."""
 
     def __init__(self, lines: Sequence[str], symbol_lines: Collection[int], page: int) -> None:
-        self._lines, self._symbols, self._page = lines, symbol_lines, page
+        self._lines = lines
+        self._symbols = symbol_lines
+        self._page = page
         self.begin = 0
         self._size = 0
         # Of the lines in hand that may begin a passage, the newest of each rank.
@@ -61,8 +68,12 @@ class _Cutter:
         line = self._lines[number - 1]
         if number in self._symbols or HEADING.match(line):
             return SECTION
-        line_before = self._lines[number - 2] if number > 1 else ""
-        return PARAGRAPH if line.strip() and not line_before.strip() else ANY_LINE
+        line_before = ""
+        if number > 1:
+            line_before = self._lines[number - 2]
+        if line.strip() and not line_before.strip():
+            return PARAGRAPH
+        return ANY_LINE
 
     def take(self, number: int) -> Iterator[CutPassage]:
         """Take a line; yield what it ends."""
@@ -110,7 +121,8 @@ class _Cutter:
 
     def _cut_line(self, number: int) -> Iterator[CutPassage]:
         """Yield the parts of a line that is longer than a passage."""
-        line, part_start = self._lines[number - 1], 0
+        line = self._lines[number - 1]
+        part_start = 0
         while part_start < len(line):
             end = _part_end(line, part_start)
             yield CutPassage(self._page, number, number, line[part_start:end])
@@ -133,7 +145,9 @@ def _part_end(line: str, part_start: int) -> int:
     if ends:
         return ends[-1]
     space = line.rfind(" ", part_start + SIZE // 3, limit)
-    return space + 1 if space > 0 else limit
+    if space > 0:
+        return space + 1
+    return limit
 
 
 def join_lines(parts: Sequence[CutPassage]) -> list[tuple[int, str]]:

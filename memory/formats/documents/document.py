@@ -42,7 +42,8 @@ def read_document(name: str, data: bytes, limits: DocumentLimits) -> Document:
     if media_type in EXTRACTED:
         pages, has_pages = extract_pages(media_type, data)
     else:
-        pages, has_pages = [clean_text(decode_text(data))], False
+        pages = [clean_text(decode_text(data))]
+        has_pages = False
     _check(pages, limits)
     document = _lay_out(media_type, pages, has_pages=has_pages)
     if media_type not in EXTRACTED:

@@ -6,7 +6,8 @@ import re
 from pathlib import PurePosixPath
 from typing import Final
 
-HEAD_BYTES: Final = 4096  # in which the beginning of a text is looked at
+# In which the beginning of a text is looked at.
+HEAD_BYTES: Final = 4096
 PLAIN = "text/plain"
 UNKNOWN = "application/octet-stream"
 OFFICE = "application/vnd.openxmlformats-officedocument."
@@ -65,7 +66,9 @@ def detect_type(name: str, data: bytes) -> str:
     if head.startswith(b"PK\x03\x04"):
         return _zip_type(data)
     if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
-        return ENCRYPTED if ENCRYPTED_PACKAGE in data else UNKNOWN
+        if ENCRYPTED_PACKAGE in data:
+            return ENCRYPTED
+        return UNKNOWN
     if head.startswith(b"{\\rtf"):
         return "application/rtf"
     return _text_type(name, head)

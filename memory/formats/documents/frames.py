@@ -15,9 +15,12 @@ from memory.formats.documents.symbols import MAX_SYMBOLS, NAME_CHARACTERS
 from memory.formats.documents.trigrams import NUMBERS
 
 LENGTH_BYTES = 4
-FRAME_BYTES = 16 << 20  # of one frame at most
-NAMED_CHARACTERS = 500  # of the names of definitions in one passage
-TOGETHER = 100  # passages in a frame
+# Of one frame at most.
+FRAME_BYTES = 16 << 20
+# Of the names of definitions in one passage.
+NAMED_CHARACTERS = 500
+# Passages in a frame.
+TOGETHER = 100
 Line = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 ShortText = Annotated[str, msgspec.Meta(max_length=400)]
 Words = Annotated[list[str], msgspec.Meta(max_length=8 * SIZE)]

@@ -15,10 +15,13 @@ from memory.errors import BadArguments
 from memory.formats.documents.regex_literals import required_texts
 from memory.formats.documents.trigrams import LENGTH
 
-PATTERN_CHARACTERS = 200  # of a text; also what is looked at of the passage behind
+# Of a text; also what is looked at of the passage behind.
+PATTERN_CHARACTERS = 200
 REGEX_CHARACTERS = 1000
-REGEX_BYTES = 8 << 20  # that one expression may need
-SHOWN_CHARACTERS = 300  # of a line
+# That one expression may need.
+REGEX_BYTES = 8 << 20
+# Of a line.
+SHOWN_CHARACTERS = 300
 MISSING = "regular expressions need google-re2: pip install 'mnemogate[tools]'"
 
 
@@ -64,12 +67,17 @@ class RegexMatcher:
 
     def find(self, text: str) -> int:
         match = self._regex.search(text)
-        return -1 if match is None else int(match.start())
+        if match is None:
+            return -1
+        return int(match.start())
 
 
 def make_matcher(pattern: str, *, regex: bool) -> LineMatcher:
     """Return what finds a pattern. Raises BadArguments."""
-    max_characters = REGEX_CHARACTERS if regex else PATTERN_CHARACTERS
+    if regex:
+        max_characters = REGEX_CHARACTERS
+    else:
+        max_characters = PATTERN_CHARACTERS
     if not pattern.strip() or len(pattern) > max_characters:
         raise BadArguments(
             f"`pattern` has {len(pattern)} characters; give 1 to {max_characters}, not all "
@@ -77,7 +85,9 @@ def make_matcher(pattern: str, *, regex: bool) -> LineMatcher:
         )
     if "\n" in pattern:
         raise BadArguments("`pattern` has several lines: give a text that stands in one line.")
-    return RegexMatcher(pattern) if regex else TextMatcher(pattern)
+    if regex:
+        return RegexMatcher(pattern)
+    return TextMatcher(pattern)
 
 
 def has_trigrams(matcher: LineMatcher) -> bool:

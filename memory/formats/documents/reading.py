@@ -41,9 +41,11 @@ from memory.formats.documents.plain_text import clean_text
 from memory.formats.documents.unreadable import Unreadable
 
 log = logging.getLogger("mnemogate")
-SECONDS = 120.0  # for one reading
+# For one reading.
+SECONDS = 120.0
 PROBE_SECONDS = 5.0
-STDERR_BYTES = 2000  # of what a child prints, for the log
+# Of what a child prints, for the log.
+STDERR_BYTES = 2000
 # The package itself stays as it is: its public names would load the store.
 CODE = """
 import sys, types
@@ -78,7 +80,9 @@ class FileSource:
 def child_command(*, isolated: bool) -> list[str]:
     """Return the command of the child. isolated: by bubblewrap."""
     plain_command = [sys.executable, "-I", "-B", "-c", CODE, str(_package_folder().parent)]
-    return [*_isolation(), *plain_command] if isolated else plain_command
+    if isolated:
+        return [*_isolation(), *plain_command]
+    return plain_command
 
 
 @lru_cache(1)
@@ -188,7 +192,8 @@ class _Conversation:
     """What one child says, checked."""
 
     def __init__(self, process: Process, limits: DocumentLimits, seconds: float) -> None:
-        self._process, self._limits = process, limits
+        self._process = process
+        self._limits = limits
         self._seconds = seconds
         self._characters = 0
 
@@ -230,7 +235,8 @@ class _Conversation:
             self._characters += frame.characters
         elif isinstance(frame, PassagesFrame):
             self._characters -= sum(len(p.content) for p in frame.passages)
-        max_entries = self._limits.characters + self._limits.pages  # each page ends in a line feed
+        # Each page ends in a line feed.
+        max_entries = self._limits.characters + self._limits.pages
         if not 0 <= self._characters <= max_entries:
             raise ChildDied("the reading said something else than the file's text")
 

@@ -68,7 +68,10 @@ class _Reader:
             return
         if sign != "+":
             self._text = self._text[:-1]
-        self._at = count.end() if count is not None else self._at + 1
+        if count is not None:
+            self._at = count.end()
+        else:
+            self._at += 1
         self._end_text()
 
     def _read_escape(self) -> None:

@@ -14,10 +14,13 @@ from typing import Any, NoReturn
 
 import msgspec
 
-SOURCE_CHARACTERS = 2_000_000  # of a file that is looked at
-CPU_SECONDS = 5  # for one file: of some texts the time grows with the square of their length
+# Of a file that is looked at.
+SOURCE_CHARACTERS = 2_000_000
+# For one file: of some texts the time grows with the square of their length.
+CPU_SECONDS = 5
 ANSWER_BYTES = 16 << 20
-MAX_SYMBOLS = 20_000  # of one file
+# Of one file.
+MAX_SYMBOLS = 20_000
 NAME_CHARACTERS = 200
 LEFT_OUT = frozenset(("constant", "variable", "field", "module", "macro"))
 # By media type: the grammar's module, and the function that returns it.

@@ -14,8 +14,10 @@ from zlib import crc32
 
 LENGTH = 3
 NUMBERS = 1 << 16
-CACHED = 200_000  # trigrams whose numbers are kept at hand
-BITMAP, PLACES = b"\x00", b"\x01"
+# Trigrams whose numbers are kept at hand.
+CACHED = 200_000
+BITMAP = b"\x00"
+PLACES = b"\x01"
 
 
 class _GramNumbers(dict[str, int]):
@@ -33,7 +35,10 @@ def gram_numbers(text: str, numbers: _GramNumbers | None = None) -> set[int]:
     """Return the numbers of the trigrams of a text."""
     folded_text = text.casefold()
     grams = {folded_text[i : i + LENGTH] for i in range(len(folded_text) - LENGTH + 1)}
-    number_of_gram = _GramNumbers() if numbers is None else numbers
+    if numbers is None:
+        number_of_gram = _GramNumbers()
+    else:
+        number_of_gram = numbers
     return {number_of_gram[gram] for gram in grams}
 
 

@@ -40,7 +40,7 @@ from tests.bench.retrieval.latency import DIMENSIONS, Random, said
 TENANT = "bench"
 BLOCKS = {"human": CoreBlock("human", "Likes tea. " * 20), "persona": CoreBlock("persona", "")}
 # A conversation that rested long would begin an epoch, which is not the plain turn.
-POLICY = Policy(blocks=BLOCKS, rules=EpochPolicy(idle=1e9), read_deadline=10.0)
+POLICY = Policy(blocks=BLOCKS, rules=EpochPolicy(idle_seconds=1e9), read_deadline=10.0)
 TURNS = 25  # of a conversation
 MESSAGES = 2 * TURNS
 DAYS = 30  # over which the messages were said

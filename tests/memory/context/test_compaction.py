@@ -87,7 +87,7 @@ def test_what_was_cut_is_not_hashed_again():
         {"role": "user" if i % 2 == 0 else "assistant", "content": f"said {i}"} for i in range(101)
     ]
     seen = Counting()
-    turn = RequestHistory.of(KEY, resumed(messages, 99), seen=seen)
+    turn = RequestHistory.of(KEY, resumed(messages, 99), digests=seen)
     tail = UncompactedMessages(turn, TokenCounter(), 79, HashChain(KEY, messages).link(79))
     assert (tail.start, len(tail.sizes), len(tail.links)) == (80, 21, 22)
     assert seen.hashed == 21

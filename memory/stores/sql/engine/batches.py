@@ -18,15 +18,18 @@ from memory.stores.sql.engine.write_lock import EVERYTHING, WriteLock
 T = TypeVar("T")
 ROWS = 200
 BATCH_SECONDS = 0.04
-ROWS_PER_STATEMENT = 20  # rows removed by one statement, between two checks of the time
-GLANCE = 0.002  # seconds of work on the event loop before others may run
+# Rows removed by one statement, between two checks of the time.
+ROWS_PER_STATEMENT = 20
+# Seconds of work on the event loop before others may run.
+GLANCE = 0.002
 
 
 class WriterShare:
     """What one piece may take, in rows and in time since its creation."""
 
     def __init__(self, rows: int = ROWS, seconds: float = BATCH_SECONDS) -> None:
-        self.rows, self._until = rows, time.monotonic() + seconds
+        self.rows = rows
+        self._until = time.monotonic() + seconds
 
     def count_row(self, rows: int = 1) -> bool:
         """Count rows as done; return whether the piece has to end."""
@@ -77,7 +80,9 @@ async def run_generator(
 
     def piece(conn: Connection, share: WriterShare) -> bool | None:
         opening(conn)
-        return True if any(share.count_row(rows) for rows in steps) else None
+        if any(share.count_row(rows) for rows in steps):
+            return True
+        return None
 
     await write_batches(db, piece, lock)
 

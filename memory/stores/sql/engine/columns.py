@@ -13,7 +13,8 @@ metadata = MetaData(
     }
 )
 
-Key = BigInteger().with_variant(Integer, "sqlite")  # SQLite's rowid alias must be spelled INTEGER
+# SQLite's rowid alias must be spelled INTEGER.
+Key = BigInteger().with_variant(Integer, "sqlite")
 # By bytes, as SQLite compares: the order of names does not depend on a server's locale.
 Words = Text().with_variant(Text(collation="C"), "postgresql")
 

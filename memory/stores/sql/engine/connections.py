@@ -29,8 +29,10 @@ class Connections(Protocol):
 
     pause: asyncio.Future[None] | None
     checkpoint: asyncio.Task[None] | None
-    index_changes: IndexChanges  # of small writes, none where nothing runs `at_once`
-    parallel: bool  # writes run side by side, each in its own transaction (`write_one`)
+    # Of small writes, none where nothing runs `at_once`.
+    index_changes: IndexChanges
+    # Writes run side by side, each in its own transaction (`write_one`).
+    parallel: bool
 
     @property
     def lease(self) -> SlotLease | None: ...

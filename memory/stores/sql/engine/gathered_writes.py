@@ -37,7 +37,8 @@ class GatheredWrites:
 
     def run(self, raw_connection: Any) -> None:
         """Run what waits."""
-        gathered_rows, self._rows = self._rows, {}
+        gathered_rows = self._rows
+        self._rows = {}
         for statement, rows in gathered_rows.items():
             statement.run_all(raw_connection, rows)
 

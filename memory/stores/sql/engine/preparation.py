@@ -38,11 +38,9 @@ def prepare_tables(conn: Connection, secret: bytes, *, reading: bool = False) ->
         # Before the first row: whoever finds rows without it rebuilds the whole index.
         note_terms(conn)
         return _check_secret(conn, secret, reading=False)
-    revision = (
-        conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-        if "alembic_version" in names
-        else None
-    )
+    revision = None
+    if "alembic_version" in names:
+        revision = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     if why := why_unreadable(revision, _readable_by(conn) if "meta" in names else None):
         raise NotUpgraded(why)
     if lacks := sorted(driver.table_names() - names):
@@ -96,7 +94,8 @@ def _check_secret(conn: Connection, secret: bytes, *, reading: bool) -> bool:
     `prepare_tables`.
     """
     if not sql_driver(conn).is_shared:
-        return True  # the secret of a file lies beside it
+        # The secret of a file lies beside it.
+        return True
     fingerprint = fingerprint_of(secret)
     meta_columns = schema.meta.c
     if (

@@ -18,7 +18,8 @@ from memory.search.query import TermLookup
 A = TypeVar("A")
 T = TypeVar("T")
 DRIVER_OPTION = "mnemogate_driver"
-SILENT_SECONDS = 15.0  # after which a worker is taken for gone, as `postgres_lease` has it
+# After which a worker is taken for gone, as `postgres_lease` has it.
+SILENT_SECONDS = 15.0
 
 
 class SharedWords(NamedTuple):

@@ -19,24 +19,31 @@ from memory.stores.sql.engine.sql_driver import DRIVER_OPTION, SqlDriver, sql_dr
 
 A = TypeVar("A")
 T = TypeVar("T")
-MAX_BATCH_VALUES = 256  # values looked up by one statement
+# Values looked up by one statement.
+MAX_BATCH_VALUES = 256
 STORABLE = frozenset({int, float, bool, bytes, type(None)})
-REPLACEMENT = "\ufffd"  # of a NUL
-LONG_CHARACTERS = 1 << 18  # some 1 ms of an edit
+# Of a NUL.
+REPLACEMENT = "\ufffd"
+# Some 1 ms of an edit.
+LONG_CHARACTERS = 1 << 18
 
 
 class RowSet(list[Any]):
     """The rows of a query, with those methods of SQLAlchemy's result that are used here."""
 
     def first(self) -> Any:
-        return self[0] if self else None
+        if self:
+            return self[0]
+        return None
 
     def one(self) -> Any:
         (row,) = self
         return row
 
     def scalar(self) -> Any:
-        return self[0][0] if self else None
+        if self:
+            return self[0][0]
+        return None
 
     def scalar_one(self) -> Any:
         return self.one()[0]
@@ -114,7 +121,9 @@ def in_clause(column: Any, size: int) -> Any:
 def driver(conn: Connection) -> sqlite3.Connection | None:
     """Return SQLite's connection under SQLAlchemy's, with the same transaction; else None."""
     raw_connection = conn.connection.dbapi_connection
-    return raw_connection if isinstance(raw_connection, sqlite3.Connection) else None
+    if isinstance(raw_connection, sqlite3.Connection):
+        return raw_connection
+    return None
 
 
 def add_row(conn: Connection, table: Table, **values: Any) -> None:

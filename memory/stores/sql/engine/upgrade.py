@@ -49,7 +49,8 @@ def _migrate(conn: Connection) -> None:
         _note_readable(conn)
         return
     if (_version(conn) or "") > schema.REVISION:
-        return  # whoever is newer has migrated it
+        # Whoever is newer has migrated it.
+        return
     command.upgrade(config, "head")
     _note_readable(conn)
 

@@ -13,10 +13,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
-WAIT_SECONDS = 5.0  # that a work with a deadline waits for a connection
+# That a work with a deadline waits for a connection.
+WAIT_SECONDS = 5.0
 _on_connection: ContextVar[Callable[[], None] | None] = ContextVar("on_connection", default=None)
 
-BUSY_SECONDS = 0.01  # how late a busy process may notice a deadline
+# How late a busy process may notice a deadline.
+BUSY_SECONDS = 0.01
 
 
 async def ends_within(task: asyncio.Future[Any], seconds: float | None) -> bool:
@@ -60,12 +62,14 @@ def tell_of_connection() -> None:
 @contextlib.asynccontextmanager
 async def limit_from_connection(seconds: float) -> AsyncIterator[None]:
     """Limit a work on a shared store, from when it has a connection. Raises TimeoutError."""
-    loop, is_waiting = asyncio.get_running_loop(), seconds > 0
+    loop = asyncio.get_running_loop()
+    is_waiting = seconds > 0
     async with asyncio.timeout(seconds + WAIT_SECONDS * is_waiting) as limit:
 
         def begin() -> None:
             nonlocal is_waiting
-            if is_waiting:  # not again, nor once the limit is over
+            # Not again, nor once the limit is over.
+            if is_waiting:
                 is_waiting = False
                 limit.reschedule(loop.time() + seconds)
 

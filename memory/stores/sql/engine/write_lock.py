@@ -24,7 +24,8 @@ class Extent(Enum):
     NOTHING = "nothing"
 
 
-EVERYTHING, NOTHING = Extent.EVERYTHING, Extent.NOTHING
+EVERYTHING = Extent.EVERYTHING
+NOTHING = Extent.NOTHING
 # Postgres' number of the lock that every write shares, and that EVERYTHING has to itself.
 EVERY_WRITE = 7_205_601
 # Or an owner, as `owner_lock` names it, or the row id of one of their scopes.
@@ -38,4 +39,6 @@ def owner_lock(tenant: str, user: str | None, conversation: int | None = None) -
     """
     if user is not None:
         return f"{len(tenant)}:{tenant}:{user}"
-    return EVERYTHING if conversation is None else f"conversation {conversation}"
+    if conversation is None:
+        return EVERYTHING
+    return f"conversation {conversation}"

@@ -15,11 +15,16 @@ from sqlalchemy import Connection
 from memory.cache import Cache
 
 CHANGES_OPTION = "mnemogate_index_changes"
-MOST_CHARACTERS = 1 << 20  # of changes that wait for their reader
-CHANGE_CHARACTERS = 200  # of one, beside its texts
-DOCUMENTS_BYTES = 1 << 20  # of documents that wait for the index
-WORD_BYTES = 72  # of a word of a document
-DocumentWords = Mapping[str, Sequence[str]]  # by column, without a scope's prefix
+# Of changes that wait for their reader.
+MOST_CHARACTERS = 1 << 20
+# Of one, beside its texts.
+CHANGE_CHARACTERS = 200
+# Of documents that wait for the index.
+DOCUMENTS_BYTES = 1 << 20
+# Of a word of a document.
+WORD_BYTES = 72
+# By column, without a scope's prefix.
+DocumentWords = Mapping[str, Sequence[str]]
 
 
 class IndexChange(NamedTuple):
@@ -80,13 +85,17 @@ class IndexChanges:
 
     def take(self) -> Sequence[IndexChange]:
         """Return what was committed since the last time."""
-        changes, self._committed_changes, self._characters = self._committed_changes, [], 0
+        changes = self._committed_changes
+        self._committed_changes = []
+        self._characters = 0
         return changes
 
 
 def count_characters(change: IndexChange) -> int:
     """Return about how much a change holds."""
-    words = sum(map(len, change.words.values())) if change.words is not None else 0
+    words = 0
+    if change.words is not None:
+        words = sum(map(len, change.words.values()))
     return CHANGE_CHARACTERS + WORD_BYTES * words + sum(len(row["content"]) for row in change.rows)
 
 

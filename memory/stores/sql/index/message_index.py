@@ -21,7 +21,8 @@ from memory.stores.sql.index.index_changes import DocumentWords, take_document
 from memory.stores.sql.rows.messages import speaker, words_before
 
 log = logging.getLogger("mnemogate")
-m, n = t.messages.c, t.nodes.c
+m = t.messages.c
+n = t.nodes.c
 
 
 def docs(conn: Connection, after: int, limit: int) -> list[tuple[int, SearchDocument]]:
@@ -75,7 +76,9 @@ def _doc(conn: Connection, row: Any) -> SearchDocument:
         before = execute(conn, EVICTED_BEFORE, {**where, "at": row.created_at}).scalar() or ""
     else:
         before = words_before(conn, row.conversation, row.node, row.id)
-    name = _named(row.body).name if row.body else None
+    name = None
+    if row.body:
+        name = _named(row.body).name
     return SearchDocument(
         row.scope_id,
         row.content,
@@ -119,7 +122,8 @@ def _index_message(conn: Connection, row: Any) -> Exception | None:
     except (sqlite3.Error, SQLAlchemyError):
         raise
     except Exception as e:
-        return e  # the caller logs it, or raises it if all fail
+        # The caller logs it, or raises it if all fail.
+        return e
     return None
 
 

@@ -60,7 +60,9 @@ def load_few(
     (count,) = raw_connection.execute(
         COUNT, (scope_id, max_rows + 1, scope_id, max_rows + 1)
     ).fetchone()
-    return None if count > max_rows else [load(conn, table, scope_id) for table in tables]
+    if count > max_rows:
+        return None
+    return [load(conn, table, scope_id) for table in tables]
 
 
 def load(conn: Connection, table: str, scope_id: int) -> ScopePostings | None:
@@ -79,7 +81,8 @@ def load(conn: Connection, table: str, scope_id: int) -> ScopePostings | None:
     else:
         rows = PostedRows(_passages(listed_rows))
         _link_moments(rows, [row[1] for row in listed_rows])
-    raw_connection.execute(LISTED.format(table))  # a constant name
+    # A constant name.
+    raw_connection.execute(LISTED.format(table))
     prefix = scope_mark(scope_id)
     following = f"{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}"
     (words,) = raw_connection.execute(

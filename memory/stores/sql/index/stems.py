@@ -11,8 +11,10 @@ from collections.abc import Sequence
 
 from memory.cache import Cache
 
-CACHE_BYTES, ENTRY_BYTES = 24 << 20, 400  # some 50,000 words
-ASKED = 500  # words tokenized at once
+# Some 50,000 words.
+CACHE_BYTES, ENTRY_BYTES = 24 << 20, 400
+# Words tokenized at once.
+ASKED = 500
 # No suffix that Porter's stemmer takes has one of these last (An algorithm for suffix stripping,
 # 1980).
 UNSTEMMED = frozenset("abfhjkopqvwxz0123456789")
@@ -69,7 +71,8 @@ class Stemmer:
             db.executemany("INSERT INTO w (rowid, t) VALUES (?, ?)", enumerate(words))
             for doc, term in db.execute("SELECT doc, term FROM v ORDER BY doc, offset"):
                 tokens[doc].append(term)
-        finally:  # what is left would be found among the next words
+        finally:
+            # What is left would be found among the next words.
             db.execute("INSERT INTO w (w) VALUES ('delete-all')")
         return [tuple(word_tokens) for word_tokens in tokens]
 

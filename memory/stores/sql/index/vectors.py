@@ -16,8 +16,10 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import execute, put_row
 from memory.stores.sql.rows.jobs import QueuedJob
 
-REFUSED = "refused by "  # prefix of a model's name
-MAX_TEXT_CHARACTERS = 2000  # embedded characters of a text, within the limit of small models
+# Prefix of a model's name.
+REFUSED = "refused by "
+# Embedded characters of a text, within the limit of small models.
+MAX_TEXT_CHARACTERS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def find_missing(
     conn: Connection, part: VectorSet, after: int, limit: int
 ) -> list[tuple[int, str]]:
     """Return (row key, text) of rows without a vector of this model, after a row key."""
-    kind, rows = part.kind, part.kind.rows.c
+    kind = part.kind
+    rows = part.kind.rows.c
     # + 0: by scope, not by walking through everyone's rows in the order of their keys.
     query = (
         select(rows.id, func.substr(rows.content, 1, MAX_TEXT_CHARACTERS))
@@ -115,7 +118,8 @@ def still_there(conn: Connection, part: VectorSet, keys: Collection[int]) -> set
 
     An erasure removes the scope at once, and its rows in pieces.
     """
-    rows, scopes = part.kind.rows.c, t.scopes.c
+    rows = part.kind.rows.c
+    scopes = t.scopes.c
     scope = select(scopes.id).where(scopes.id == part.scope_id).exists()
     query = select(rows.id).where(rows.scope_id == part.scope_id, rows.id.in_(keys), scope)
     return set(conn.execute(query).scalars())
@@ -148,7 +152,8 @@ def ask_again(conn: Connection, max_texts: int = 500) -> int:
     Returns their number.
     """
     removed_count = 0
-    for kind in KINDS:  # looked up in an index, not in the vectors themselves
+    # Looked up in an index, not in the vectors themselves.
+    for kind in KINDS:
         refused_keys = (
             select(kind.key).where(kind.vectors.c.model.startswith(REFUSED)).limit(max_texts)
         )
@@ -173,7 +178,9 @@ def owner(conn: Connection, scope_id: int) -> tuple[str, bool] | None:
     row = conn.execute(
         select(t.scopes.c.tenant, t.scopes.c.user).where(t.scopes.c.id == scope_id)
     ).first()
-    return (row.tenant, row.user is not None) if row else None
+    if row:
+        return (row.tenant, row.user is not None)
+    return None
 
 
 def count(conn: Connection, part: VectorSet, max_vectors: int, row_filter: Any = None) -> int:
@@ -246,4 +253,6 @@ def count_wanted(conn: Connection) -> int:
 
 
 def _within(part: VectorSet, row_filter: Any) -> ColumnElement[bool]:
-    return part.mine if row_filter is None else and_(part.mine, part.kind.key.in_(row_filter))
+    if row_filter is None:
+        return part.mine
+    return and_(part.mine, part.kind.key.in_(row_filter))

@@ -22,8 +22,12 @@ from memory.stores.sql.engine.write_lock import NOTHING
 from memory.stores.sql.rows import messages, passages, scopes, shared_blocks
 from memory.stores.sql.rows.scopes import UserName
 
-m, p, s, n = t.messages.c, t.passages.c, t.scopes.c, t.nodes.c
-Owner = tuple[str, str]  # a memory's, and its agent
+m = t.messages.c
+p = t.passages.c
+s = t.scopes.c
+n = t.nodes.c
+# A memory's, and its agent.
+Owner = tuple[str, str]
 # What of a turn may quote what was said in it.
 QUOTING = ("note", "recall", "told", "hidden", "text", "rounds", "recalled", "runs")
 

@@ -31,7 +31,8 @@ from memory.stores.sql.rows import scopes as owners
 from memory.stores.sql.rows.conversations import FoundConversation
 from memory.stores.sql.rows.jobs import Effect, QueuedJob, enqueue
 
-LEFT = 60.0  # seconds without progress, after which the job takes over
+# Seconds without progress, after which the job takes over.
+LEFT = 60.0
 COUNTED = (
     "blocks",
     "versions",
@@ -189,7 +190,8 @@ def forget_beside(
     doomed: Mapping[int, Sequence[int]],
 ) -> None:
     """Tell the application of conversations that are deleted. doomed: row keys by scope."""
-    scopes, conversations = t.scopes.c, t.conversations.c
+    scopes = t.scopes.c
+    conversations = t.conversations.c
     for scope_id, keys in doomed.items():
         owner = conn.execute(select(scopes.tenant, scopes.user).where(scopes.id == scope_id)).one()
         names = (

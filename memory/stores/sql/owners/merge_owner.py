@@ -78,7 +78,8 @@ def _read_agent(conn: Connection, scope_id: int) -> AgentHoldings:
     block_query = select(t.blocks).where(b.scope_id == scope_id, b.branch == 0)
     for row in conn.execute(block_query):
         if file_block.LIST.is_list(row) or skill_block.LIST.is_list(row):
-            continue  # made again from the files or the skills
+            # Made again from the files or the skills.
+            continue
         if row.deleted:
             holdings.deleted.add(row.label)
             continue
@@ -148,7 +149,9 @@ def _move_skills(conn: Connection, move: OwnerRename) -> None:
 
 def _superseded(conn: Connection, move: OwnerRename) -> list[Any]:
     """Return the target's passages that name one of the source, each with the target's copy."""
-    old_passages, copy, scope = t.passages.alias(), t.passages.alias(), t.scopes.alias()
+    old_passages = t.passages.alias()
+    copy = t.passages.alias()
+    scope = t.scopes.alias()
     return list(
         conn.execute(
             select(p.id, copy.c.public_id.label("newer"))

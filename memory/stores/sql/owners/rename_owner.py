@@ -35,7 +35,9 @@ from memory.stores.sql.rows import scopes as owners
 from memory.stores.sql.rows.messages import message_of
 
 PAGE = 200
-n, m, s = t.nodes.c, t.messages.c, t.scopes.c
+n = t.nodes.c
+m = t.messages.c
+s = t.scopes.c
 CONTENT = (t.blocks, t.passages, t.conversations, t.file_tables.files)
 KEYED = ("digest", "chain", "asked", "trail")
 # Rows with the old tag or the old key.
@@ -162,10 +164,10 @@ def _node(
     derived_nodes: dict[int, Any],
 ) -> dict[str, Any]:
     """Return the new values of a node, and add it to `derived_nodes`."""
-    parent, first_node = (
-        derived_nodes.get(row.parent),
-        derived_nodes.get(row.turn) if row.turn != row.id else None,
-    )
+    parent = derived_nodes.get(row.parent)
+    first_node = None
+    if row.turn != row.id:
+        first_node = derived_nodes.get(row.turn)
     messages = [
         message for message_row, message in node_messages if message_row.source != "evicted"
     ]
@@ -185,9 +187,10 @@ def _node(
     node = Answered(row.id, row.conversation, asked=link)
     if answer is not None:
         node.digest, node.chain = extend_chain(key, link, answer)
-        node.trail = (
-            trail_after(parent, node.digest) if parent is None or parent.trail else node.digest[:4]
-        )
+        if parent is None or parent.trail:
+            node.trail = trail_after(parent, node.digest)
+        else:
+            node.trail = node.digest[:4]
     derived_nodes[row.id] = node
     return {"row": row.id, **{f"new_{name}": getattr(node, name) or None for name in KEYED}}
 

@@ -11,10 +11,14 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows import agent_inbox, approvals, call_records
 from memory.stores.sql.rows import conversations as conversation_rows
 
-expire_approvals, expire_inboxes = approvals.expire, agent_inbox.expire
-BATCH = 100  # conversations removed at once
-RECORDS = 1000  # rows a transaction, so as not to block the writer for long
-RETRY_AGE = 86400.0  # seconds; a retry comes within ten minutes
+expire_approvals = approvals.expire
+expire_inboxes = agent_inbox.expire
+# Conversations removed at once.
+BATCH = 100
+# Rows a transaction, so as not to block the writer for long.
+RECORDS = 1000
+# Seconds; a retry comes within ten minutes.
+RETRY_AGE = 86400.0
 
 
 def expire_retries(conn: Connection, now: float) -> int:

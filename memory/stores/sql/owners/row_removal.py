@@ -22,7 +22,10 @@ from memory.stores.sql.index.vectors import MESSAGES, PASSAGES, VectorKind
 from memory.stores.sql.rows import file_removal
 from memory.stores.sql.rows.message_pieces import remove_next
 
-n, m, p, b = t.nodes.c, t.messages.c, t.passages.c, t.blocks.c
+n = t.nodes.c
+m = t.messages.c
+p = t.passages.c
+b = t.blocks.c
 v = file_tables.file_versions.c
 OF_A_SCOPE = {
     "versions": t.block_versions,
@@ -94,14 +97,18 @@ def wipe(conn: Connection, share: WriterShare, target: RowsToRemove) -> RemovedR
         and (bool(target.conversations) or wiping.files())
         and (wiping.nodes() and wiping.rest())
     )
-    return None if is_finished and not wiping.wiped.counts else wiping.wiped
+    if is_finished and not wiping.wiped.counts:
+        return None
+    return wiping.wiped
 
 
 class _Removal:
     """One piece. Each step returns whether nothing of its kind is left."""
 
     def __init__(self, conn: Connection, share: WriterShare, target: RowsToRemove) -> None:
-        self._conn, self._share, self._target = conn, share, target
+        self._conn = conn
+        self._share = share
+        self._target = target
         self.wiped = RemovedRows()
 
     def messages(self) -> bool:
@@ -178,7 +185,8 @@ class _Removal:
 
     def _branches(self, nodes: Sequence[int]) -> bool:
         """Remove what an unnamed user's conversation keeps for itself."""
-        scope_id, scopes = self._target.scope_id, t.scopes.c
+        scope_id = self._target.scope_id
+        scopes = t.scopes.c
         if self._conn.execute(
             select(scopes.id).where(scopes.id == scope_id, scopes.user.is_not(None))
         ).first():

@@ -16,7 +16,9 @@ from memory.stores.sql.rows import project_rows, teams
 from memory.stores.sql.rows.scopes import UserName
 from memory.stores.sql.rows.shared_blocks import ERASE, raise_changes, read_writers
 
-b, m, v = t.shared_blocks.c, t.shared_members.c, t.shared_versions.c
+b = t.shared_blocks.c
+m = t.shared_members.c
+v = t.shared_versions.c
 encode = msgspec.json.encode
 KINDS = ("memberships", "lines", "versions")
 
@@ -108,7 +110,8 @@ def _remove_lines(conn: Connection, row: Row[Any], user: str) -> int:
     removed_count = len(writers) - len(other_writers)
     if not removed_count:
         return 0
-    now, version = clock.now(), row.version + 1
+    now = clock.now()
+    version = row.version + 1
     new_values = {
         "value": value,
         "writers": encode(other_writers).decode(),

@@ -28,16 +28,25 @@ from memory.ids import key_at, time_of
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows.scopes import VisibleScopes
 
-MAX_SCANNED_TURNS = 5_000  # newest turns that are looked at, of whomever they are
-MAX_ENDED_TURNS = 300  # newest turns of whom one may see, among which the last to end are sought
-MAX_RECORD_CHARACTERS = 1 << 18  # of a turn's records; longer ones are not read
-MAX_COUNTED_ROWS = 50_000  # newest rows that a growth curve counts
-MAX_TOTAL = 100_000  # to which totals are counted
-MAX_TURN_MESSAGES, MAX_SUMMARIES, MAX_FORKS = 50, 5, 20
+# Newest turns that are looked at, of whomever they are.
+MAX_SCANNED_TURNS = 5_000
+# Newest turns of whom one may see, among which the last to end are sought.
+MAX_ENDED_TURNS = 300
+# Of a turn's records; longer ones are not read.
+MAX_RECORD_CHARACTERS = 1 << 18
+# Newest rows that a growth curve counts.
+MAX_COUNTED_ROWS = 50_000
+# To which totals are counted.
+MAX_TOTAL = 100_000
+MAX_TURN_MESSAGES = 50
+MAX_SUMMARIES = 5
+MAX_FORKS = 20
 EXPLAIN_ID = re.compile(r"explain_[0-9a-f]{48}")
-EXPLAIN_ID_CHARACTERS = 100  # of a record, which begins with its id
+# Of a record, which begins with its id.
+EXPLAIN_ID_CHARACTERS = 100
 DAY_SECONDS = 86_400
-DAY_KEYS = DAY_SECONDS * 1_000_000 << 12  # row keys of a day
+# Row keys of a day.
+DAY_KEYS = DAY_SECONDS * 1_000_000 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,8 @@ def ended_turns(
 
 
 def _newest_turns(reach: VisibleScopes, since: float, limit: int, user: str | None) -> Subquery:
-    explains, scopes = t.explains.c, t.scopes.c
+    explains = t.explains.c
+    scopes = t.scopes.c
     newest_keys = (
         select(explains.id, explains.scope_id)
         .where(explains.id > key_at(since))
@@ -117,12 +127,15 @@ def _activity(row: Sequence[Any]) -> RecordedActivity:
 
 
 def _owned(user: str | None) -> list[ColumnElement[bool]]:
-    return [t.scopes.c.user == user] if user is not None else []
+    if user is not None:
+        return [t.scopes.c.user == user]
+    return []
 
 
 def count_passages(conn: Connection, reach: VisibleScopes, user: str | None = None) -> int:
     """Count the passages that a search may find, up to `MAX_TOTAL`."""
-    passages, scopes = t.passages.c, t.scopes.c
+    passages = t.passages.c
+    scopes = t.scopes.c
     visible_keys = (
         select(passages.id)
         .join(t.scopes, scopes.id == passages.scope_id)
@@ -137,7 +150,8 @@ def passages_by_day(
     conn: Connection, reach: VisibleScopes, since: float, user: str | None = None
 ) -> dict[str, int]:
     """Count the passages added on each UTC day since a Unix time."""
-    passages, scopes = t.passages.c, t.scopes.c
+    passages = t.passages.c
+    scopes = t.scopes.c
     added_days = (
         select((passages.id // DAY_KEYS).label("day"))
         .join(t.scopes, scopes.id == passages.scope_id)
@@ -158,7 +172,8 @@ def edits_by_day(
 
     The newest `MAX_COUNTED_ROWS` edits are looked at, whosever they are.
     """
-    block_versions, scopes = t.block_versions.c, t.scopes.c
+    block_versions = t.block_versions.c
+    scopes = t.scopes.c
     newest_edits = (
         select(block_versions.scope_id, block_versions.created_at, block_versions.actor)
         .order_by(block_versions.id.desc())
@@ -166,7 +181,8 @@ def edits_by_day(
         .subquery()
     )
     days = newest_edits.c.created_at / DAY_SECONDS
-    day = cast(days, Integer)  # some databases round a cast, others truncate
+    # Some databases round a cast, others truncate.
+    day = cast(days, Integer)
     edits = (
         select((day - case((day > days, 1), else_=0)).label("day"), newest_edits.c.actor)
         .join(t.scopes, scopes.id == newest_edits.c.scope_id)
@@ -202,7 +218,8 @@ class RecordedMessage:
 
 def turn_messages(conn: Connection, reach: VisibleScopes, key: int) -> list[RecordedMessage]:
     """Return the first messages of a turn, by its key: the client's new ones, then the answer."""
-    messages, scopes = t.messages.c, t.scopes.c
+    messages = t.messages.c
+    scopes = t.scopes.c
     content = func.substr(messages.content, 1, MAX_RECORD_CHARACTERS)
     query = (
         select(messages.role, content, messages.aborted, messages.created_at)

@@ -14,7 +14,8 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import Query
 from memory.stores.sql.rows.scopes import UserName
 
-RECORDS = 1000  # rows a transaction
+# Rows a transaction.
+RECORDS = 1000
 
 x = t.agent_inbox.c
 WAITING = (

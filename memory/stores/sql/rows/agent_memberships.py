@@ -14,8 +14,10 @@ from memory.stores.sql.rows.blocks import EditSource
 from memory.stores.sql.rows.shared_blocks import OutsideEdit
 from memory.stores.sql.rows.shared_members import MemberName
 
-b, m = t.shared_blocks.c, t.shared_members.c
-AGENT = "agent"  # the kind of member
+b = t.shared_blocks.c
+m = t.shared_members.c
+# The kind of member.
+AGENT = "agent"
 
 
 class HeldMembership(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -21,7 +21,8 @@ from memory.stores.sql.engine.sql_driver import sql_driver
 from memory.stores.sql.engine.statements import Query, execute, execute_sql
 from memory.stores.sql.rows.blocks import EditSource
 
-a, v = t.agents.c, t.agent_versions.c
+a = t.agents.c
+v = t.agent_versions.c
 # Built once: it runs in a turn of an agent. An id is looked up first.
 ONE = select(t.agents).where(
     a.tenant == bindparam("tenant"), or_(a.name == bindparam("name"), a.id == bindparam("name"))
@@ -31,9 +32,12 @@ ANY = select(a.id).limit(1)
 LETTA_NAME = re.compile(r"agent-([0-9a-f]{8})-" + r"([0-9a-f]{4})-" * 3 + r"([0-9a-f]{12})")
 CHANGES = "agents"
 CHANGED = select(t.meta.c.value).where(t.meta.c.name == bindparam("name"))
-MAX_NAMES = 100_000  # that a list looks through
-MAX_TOLD = 100  # tenants that the log tells of
-GLANCE_CHARACTERS = 1024  # of a description, in lists of all
+# That a list looks through.
+MAX_NAMES = 100_000
+# Tenants that the log tells of.
+MAX_TOLD = 100
+# Of a description, in lists of all.
+GLANCE_CHARACTERS = 1024
 
 
 class StoredAgent(msgspec.Struct, frozen=True):
@@ -80,13 +84,16 @@ class AgentChange:
 
 
 Edit = Callable[[StoredAgent | None], str | None]
-ProfileCheck = Callable[[str], None]  # raises for a profile that may not be written
+# Raises for a profile that may not be written.
+ProfileCheck = Callable[[str], None]
 
 
 def find(conn: Connection, tenant: str, name: str) -> StoredAgent | None:
     """Return the profile of a name or an id."""
     row = _row(conn, tenant, name)
-    return None if row is None or row.deleted else _stored(row)
+    if row is None or row.deleted:
+        return None
+    return _stored(row)
 
 
 def any_made(conn: Connection) -> bool:
@@ -260,10 +267,14 @@ def _write(
     source: EditSource,
 ) -> StoredAgent | None:
     """Write the profile and its version row. Raises Conflict."""
-    now, tenant = clock.now(), agent_name[0]
+    now = clock.now()
+    tenant = agent_name[0]
     name = row.name if row is not None else agent_name[1]
     version = (row.version if row is not None else 0) + 1
-    ident = row.id if row is not None else _new_ident(name)
+    if row is not None:
+        ident = row.id
+    else:
+        ident = _new_ident(name)
     values = {
         "profile": change.after if change.after is not None else "{}",
         "listed": _summarize_profile(change.after or "{}"),

@@ -28,8 +28,10 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows.scopes import UserName
 
 ApprovalStatus = Literal["pending", "allowed", "denied", "expired", "cancelled"]
-ALIVE_SECONDS = 15.0  # that a turn may be silent before nobody is taken to wait
-RECORDS = 1000  # rows a transaction
+# That a turn may be silent before nobody is taken to wait.
+ALIVE_SECONDS = 15.0
+# Rows a transaction.
+RECORDS = 1000
 
 a = t.tool_approvals.c
 
@@ -195,7 +197,8 @@ def _waits(now: float) -> ColumnElement[bool]:
 
 def _from_row(row: Any) -> StoredApproval:
     members = dict(row._mapping)
-    alive_until, now = members.pop("alive_until"), clock.now()
+    alive_until = members.pop("alive_until")
+    now = clock.now()
     if row.status == "pending" and min(alive_until, row.expires_at) <= now:
         members["status"] = "expired"
     return StoredApproval(**members)

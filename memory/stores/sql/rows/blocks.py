@@ -20,7 +20,8 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import add_row, execute, run_pure
 from memory.stores.sql.rows import scopes
 
-b, v = t.blocks.c, t.block_versions.c
+b = t.blocks.c
+v = t.block_versions.c
 # Built once: they run in a turn.
 _OF_SHELF = b.scope_id == bindparam("scope"), b.branch == bindparam("branch")
 SHELF = select(t.blocks).where(*_OF_SHELF)
@@ -139,11 +140,9 @@ def check_space(
 def _operators(block: CoreBlock, defaults: Mapping[str, CoreBlock]) -> CoreBlock:
     """Return the block with `read_only` as the operator set it, for an operator's block."""
     default_block = defaults.get(block.label)
-    return (
-        replace(block, read_only=default_block.read_only)
-        if default_block and default_block.read_only != block.read_only
-        else block
-    )
+    if default_block and default_block.read_only != block.read_only:
+        return replace(block, read_only=default_block.read_only)
+    return block
 
 
 def _row(conn: Connection, block_set: BlockSet, label: str) -> Row[Any] | None:
@@ -184,7 +183,10 @@ def edit(
     stored_block = (
         None if row is None or row.deleted else _operators(_block(row), block_set.defaults)
     )
-    old_block = stored_block if row is not None else block_set.defaults.get(label)
+    if row is not None:
+        old_block = stored_block
+    else:
+        old_block = block_set.defaults.get(label)
     version = old_block.version if old_block else 0
     if source.expect is not None and source.expect != version:
         raise Conflict(
@@ -309,10 +311,14 @@ def undo(conn: Connection, block_set: BlockSet, label: str, source: EditSource) 
     last_edit = conn.execute(edits.order_by(v.version.desc()).limit(1)).first()
     if last_edit is None:
         raise NotFound(f"nothing is left to undo in {label!r}")
-    now = None if row.deleted else _operators(_block(row), block_set.defaults)
+    now = None
+    if not row.deleted:
+        now = _operators(_block(row), block_set.defaults)
     if now is not None and now.read_only:
         rewrite_value(now, last_edit.before or "")
-    new_block = None if last_edit.before is None else replace(_block(row), value=last_edit.before)
+    new_block = None
+    if last_edit.before is not None:
+        new_block = replace(_block(row), value=last_edit.before)
     if new_block is not None:
         rewrite_value(replace(new_block, read_only=False), new_block.value)
     elif now is None:

@@ -13,7 +13,8 @@ from memory.ids import clock, key_at
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows.scopes import VisibleScopes
 
-BATCH = 1000  # rows removed in a transaction
+# Rows removed in a transaction.
+BATCH = 1000
 r = t.call_records.c
 
 
@@ -52,7 +53,9 @@ def seen_by(conn: Connection, scope_id: int, reader: bytes) -> dict[str, int]:
         .limit(1)
     )
     seen_versions = conn.execute(newest_record).scalar()
-    return {} if seen_versions is None else dict(msgspec.json.decode(seen_versions))
+    if seen_versions is None:
+        return {}
+    return dict(msgspec.json.decode(seen_versions))
 
 
 def find(conn: Connection, reach: VisibleScopes, key: int) -> Json | None:
@@ -63,7 +66,9 @@ def find(conn: Connection, reach: VisibleScopes, key: int) -> Json | None:
         .where(r.id == key, *reach.conditions())
     )
     row = conn.execute(query).first()
-    return None if row is None else {**msgspec.json.decode(row.record), "user": row.user}
+    if row is None:
+        return None
+    return {**msgspec.json.decode(row.record), "user": row.user}
 
 
 def expire(conn: Connection, before: float) -> int:

@@ -17,8 +17,10 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows import call_records, layers, shared_members
 from memory.stores.sql.rows.scopes import VisibleScopes
 
-c, m = t.conversations.c, t.messages.c
-TITLE_CHARACTERS = 400  # of a message that are read for a title
+c = t.conversations.c
+m = t.messages.c
+# Of a message that are read for a title.
+TITLE_CHARACTERS = 400
 decode = msgspec.json.decode
 # 128 random bits, and the key of its row.
 EXPLAIN = re.compile(r"explain_[0-9a-f]{32}([0-7][0-9a-f]{15})")
@@ -89,7 +91,9 @@ def read_titles(conn: Connection, scope_id: int, names: Sequence[str]) -> dict[s
 
 def find_named(conn: Connection, scope_id: int, name: str) -> FoundConversation | None:
     conversations = _select(conn, 1, c.scope_id == scope_id, c.name == name)
-    return conversations[0] if conversations else None
+    if conversations:
+        return conversations[0]
+    return None
 
 
 def find_visible(
@@ -129,7 +133,8 @@ def _record_of_id(lines: str, ident: str) -> Json | None:
 
 def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> Json | None:
     """Return an explain record that the key may see, with its time and user."""
-    id_match, explains = EXPLAIN.fullmatch(ident), t.explains.c
+    id_match = EXPLAIN.fullmatch(ident)
+    explains = t.explains.c
     if id_match is None:
         return None
     query = (
@@ -138,10 +143,14 @@ def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> J
         .where(explains.id == int(id_match[1], 16), *reach.conditions())
     )
     row = conn.execute(query).first()
-    record = None if row is None else _record_of_id(row.record, ident)
+    record = None
+    if row is not None:
+        record = _record_of_id(row.record, ident)
     if row is None or record is None:
         call_record = call_records.find(conn, reach, int(id_match[1], 16))
-        return call_record if call_record is not None and call_record["id"] == ident else None
+        if call_record is not None and call_record["id"] == ident:
+            return call_record
+        return None
     if record["injected"]["core"] is None:
         core = select(t.epochs.c.core).where(t.epochs.c.id == record["epoch"]["id"])
         record["injected"]["core"] = conn.execute(core).scalar() or ""

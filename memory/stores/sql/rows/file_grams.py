@@ -16,7 +16,8 @@ from memory.stores.sql.engine.file_tables import file_grams
 from memory.stores.sql.engine.statements import add_rows
 
 g = file_grams.c
-MAX_GRAMS = 24  # trigrams of a pattern; more of them leave out little
+# Trigrams of a pattern; more of them leave out little.
+MAX_GRAMS = 24
 
 
 def add_grams(

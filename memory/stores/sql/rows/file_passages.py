@@ -27,7 +27,9 @@ from memory.stores.sql.engine.sqlite.fts import list_hits as list_index_hits
 from memory.stores.sql.engine.statements import add_rows, execute, key_list, rows_of_keys
 from memory.stores.sql.rows.file_words import read_file_words
 
-p, f, v = file_passages.c, files.c, file_versions.c
+p = file_passages.c
+f = files.c
+v = file_versions.c
 BESIDE = (
     "SELECT p.id, (SELECT a.id FROM file_passages a WHERE a.upload = p.upload AND a.position = "
     "p.position - 1), (SELECT b.id FROM file_passages b WHERE b.upload = p.upload AND b.position "
@@ -79,7 +81,8 @@ def add_passages(
         for key, passage in zip(keys, new_passages, strict=True)
     ]
     add_rows(conn, file_passages, rows)
-    index, scope_id = sql_driver(conn).index, place.scope_id
+    index = sql_driver(conn).index
+    scope_id = place.scope_id
     shared_words = {
         "prev": mark_words(scope_id, index_words(place.name, telling=True)),
         "day": mark_words(scope_id, ()),
@@ -110,7 +113,8 @@ def search(
     conn: Connection, scope_id: int, query: str, limit: int, upload: int = 0
 ) -> list[dict[str, Any]]:
     """Return the passages that match a query, best first. upload: of one file, 0 for all."""
-    first_place, last_place = 0, MAX_KEY
+    first_place = 0
+    last_place = MAX_KEY
     if upload:
         bounds = select(func.min(p.id), func.max(p.id)).where(p.upload == upload)
         first_place, last_place = (int(key or 0) for key in conn.execute(bounds).one())

@@ -11,7 +11,10 @@ from memory.stores.sql.engine.batches import ROWS_PER_STATEMENT, WriterShare
 from memory.stores.sql.engine.file_tables import file_chunks, file_symbols, file_versions, files
 from memory.stores.sql.rows import file_grams, file_passages
 
-c, s, v, f = file_chunks.c, file_symbols.c, file_versions.c, files.c
+c = file_chunks.c
+s = file_symbols.c
+v = file_versions.c
+f = files.c
 GRAMS_TOGETHER = 200
 
 

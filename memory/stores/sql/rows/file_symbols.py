@@ -12,9 +12,12 @@ from memory.ids import STEP, new_key
 from memory.stores.sql.engine.file_tables import file_symbols, files
 from memory.stores.sql.engine.statements import add_rows
 
-s, f = file_symbols.c, files.c
-MAX_NAMES = 2000  # names that hold a part of the query
-PARTS = 8  # of a query
+s = file_symbols.c
+f = files.c
+# Names that hold a part of the query.
+MAX_NAMES = 2000
+# Of a query.
+PARTS = 8
 PART = re.compile(r"[^\W_]+")
 
 

@@ -17,10 +17,13 @@ from memory.ids import clock, new_key
 from memory.stores.sql.engine.file_tables import file_chunks, file_versions, files
 from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 
-f, v, c = files.c, file_versions.c, file_chunks.c
+f = files.c
+v = file_versions.c
+c = file_chunks.c
 CHUNK_BYTES = 1 << 18
 CLEAN_JOB = "clean_files"
-STALE_SECONDS = 3600.0  # after which an upload arrives no more
+# After which an upload arrives no more.
+STALE_SECONDS = 3600.0
 MIB = 1 << 20
 
 
@@ -171,4 +174,6 @@ def read_chunk(conn: Connection, upload: int, position: int) -> bytes | None:
     data: Any = conn.execute(
         select(c.data).where(c.upload == upload, c.position == position)
     ).scalar()
-    return None if data is None else bytes(data)
+    if data is None:
+        return None
+    return bytes(data)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from memory.stores.sql.index.stems import Stemmer
 
 STEM_BYTES = 2 << 20
-f, v, s = files.c, file_versions.c, file_symbols.c
+f = files.c
+v = file_versions.c
+s = file_symbols.c
 SHOWN_FILES = (
     select(v.name, f.shown, f.passages)
     .join(files, f.shown == v.id)

@@ -18,11 +18,16 @@ from memory.stores.sql.rows import file_block, file_uploads
 from memory.stores.sql.rows.file_uploads import clean_later
 from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 
-f, v = files.c, file_versions.c
+f = files.c
+v = file_versions.c
 NAME_CHARACTERS = 255
 READ_JOB = "read_file"
-RECEIVED, READING, READY, FAILED = "received", "reading", "ready", "failed"
-NEAREST = 3  # names that an error lists
+RECEIVED = "received"
+READING = "reading"
+READY = "ready"
+FAILED = "failed"
+# Names that an error lists.
+NEAREST = 3
 FileRow = Row[Any]
 
 
@@ -60,11 +65,10 @@ def check_name(name: str) -> str:
         (c for c in name if c == "/" or unicodedata.category(c) in ("Cc", "Cs")), None
     )
     if bad_character is not None or name in (".", ".."):
-        fault = (
-            f"{name!r} is none"
-            if bad_character is None
-            else f"{bad_character!r} is not allowed in it"
-        )
+        if bad_character is None:
+            fault = f"{name!r} is none"
+        else:
+            fault = f"{bad_character!r} is not allowed in it"
         raise BadFileName(
             f"The name of a file is one part of a path: {fault}. Choose another name."
         )
@@ -124,7 +128,9 @@ def get_file(conn: Connection, scope_id: int, ident: str) -> FileRow:
         nearest_names = (
             get_close_matches(ident[:NAME_CHARACTERS], names, NEAREST, 0.4) or names[:NEAREST]
         )
-        name_hint = f" The nearest names are: {', '.join(nearest_names)}." if nearest_names else ""
+        name_hint = ""
+        if nearest_names:
+            name_hint = f" The nearest names are: {', '.join(nearest_names)}."
         raise NotFound(f"There is no file {ident[:80]!r} here.{name_hint}")
     return row
 

@@ -56,7 +56,8 @@ class GeneralMemory(msgspec.Struct, frozen=True):
 def read_general(conn: Connection, general_blocks: GeneralBlocks) -> GeneralMemory:
     """Return a user's general memory."""
     row = scopes.find(conn, general_blocks.scope)
-    edits, version = 0, None
+    edits = 0
+    version = None
     if row is not None:
         edits, version = scopes.read_counts(conn, row)
     layer = Layer(OWN, "", general_blocks.write, row, edits)

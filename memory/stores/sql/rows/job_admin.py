@@ -14,7 +14,8 @@ from memory.ids import clock
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows.scopes import VisibleScopes
 
-j, s = t.jobs.c, t.scopes.c
+j = t.jobs.c
+s = t.scopes.c
 STATES = ("ready", "running", "waiting", "dead")
 
 

@@ -17,8 +17,12 @@ from memory.search.drop_reasons import MAX_TEXT_CHARACTERS, Drop
 from memory.stores.sql.engine import schema as t
 
 KEPT_DAYS = 30.0
-BATCH = 1000  # rows removed in a transaction
-r, d, m, s = t.job_records.c, t.dropped.c, t.messages.c, t.scopes.c
+# Rows removed in a transaction.
+BATCH = 1000
+r = t.job_records.c
+d = t.dropped.c
+m = t.messages.c
+s = t.scopes.c
 
 
 @dataclass(slots=True)
@@ -46,7 +50,8 @@ class DropQuery:
 
 def add(conn: Connection, scope_id: int, record: JobRecord) -> None:
     """Store a record with its drops."""
-    key, now = new_key(), clock.now()
+    key = new_key()
+    now = clock.now()
     numbers = {name: getattr(record, name) for name in ("read", "shown", "proposed", "kept")}
     row = {"id": key, "scope_id": scope_id, "kind": record.kind, "created_at": now, **numbers}
     conn.execute(insert(t.job_records).values(**row))
@@ -118,7 +123,9 @@ def _to_drop(row: Any) -> dict[str, Any]:
 def find_drop(conn: Connection, scopes: Sequence[int], key: int) -> dict[str, Any] | None:
     """Return one drop of these scopes; None if there is none."""
     rows = list_drops(conn, scopes, DropQuery(before=key + 1, limit=1))
-    return rows[0] if rows and rows[0]["key"] == key else None
+    if rows and rows[0]["key"] == key:
+        return rows[0]
+    return None
 
 
 def remove_drop(conn: Connection, scope_id: int, key: int) -> None:

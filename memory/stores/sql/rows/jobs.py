@@ -47,10 +47,13 @@ from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.engine.statements import Query, execute, execute_sql, insert_with_conflict
 
 j = t.jobs.c
-ATTEMPTS = 16  # some six hours in all
-ANSWERS = 3  # attempts if a model's answer is unusable, since the prompt does not change
+# Some six hours in all.
+ATTEMPTS = 16
+# Attempts if a model's answer is unusable, since the prompt does not change.
+ANSWERS = 3
 COLUMNS = ("scope_id", "conversation", "kind", "payload", "dedupe", "run_at", "created_at")
-STALE = 3  # attempts, after which nobody waits for a job, although it is still retried
+# Attempts, after which nobody waits for a job, although it is still retried.
+STALE = 3
 UNDER_WAY = (
     select(j.id)
     .where(
@@ -68,7 +71,8 @@ POSTPONE = (
     .returning(j.id)
 )
 DEAD = {"state": "dead", "lease_until": None, "dedupe": None}
-BACKOFF, MAX_BACKOFF_SECONDS = 2.0, 3600.0  # seconds before the second attempt, and at most
+# Seconds before the second attempt, and at most.
+BACKOFF, MAX_BACKOFF_SECONDS = 2.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,8 @@ def enqueue(conn: Connection, job: QueuedJob) -> None:
 SCHEDULE = """
 INSERT INTO schedules (kind, next_at) VALUES ($1, $2) ON CONFLICT (kind) DO UPDATE
 SET next_at = excluded.next_at WHERE schedules.next_at <= $3 RETURNING kind"""
-SLACK_SECONDS = 1.0  # that a worker may look too early
+# That a worker may look too early.
+SLACK_SECONDS = 1.0
 
 
 def enqueue_periodic(conn: Connection, kind: str, interval: float) -> None:
@@ -295,7 +300,8 @@ def claim(conn: Connection, job_filter: JobFilter, lease: float) -> ClaimedJob |
         return None
     try:
         payload = msgspec.json.decode(row.payload)
-    except msgspec.DecodeError as e:  # it can never run, and must not block others
+    except msgspec.DecodeError as e:
+        # It can never run, and must not block others.
         conn.execute(update(t.jobs).where(j.id == row.id).values(**DEAD, error=type(e).__name__))
         return None
     execute(conn, CLAIM, {"which": row.id, "tried": row.attempts + 1, "until": now + lease})

@@ -29,11 +29,16 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import execute
 from memory.stores.sql.rows import scopes
 
-s, p = t.scopes.c, t.user_policies.c
-tm, pr, pm = t.team_members.c, t.projects.c, t.project_members.c
+s = t.scopes.c
+p = t.user_policies.c
+tm = t.team_members.c
+pr = t.projects.c
+pm = t.project_members.c
 EVERYONE = "everyone"
-NOBODY = "-"  # in place of `everyone`, for the own memory of an agent, who is no user
-AGENT = "default"  # whose the memory of a layer is
+# In place of `everyone`, for the own memory of an agent, who is no user.
+NOBODY = "-"
+# Whose the memory of a layer is.
+AGENT = "default"
 
 
 def layer_scope(tenant: str, kind: str, name: str, secret: bytes) -> Scope:
@@ -94,7 +99,10 @@ def reads_everyone() -> ColumnElement[bool]:
 
 def is_in(kind: str, name: ColumnElement[str]) -> ColumnElement[bool]:
     """Return the condition for what the user's teams, or the memory's project, read."""
-    names = _list_teams() if kind == TEAM else _list_projects()
+    if kind == TEAM:
+        names = _list_teams()
+    else:
+        names = _list_projects()
     return and_(name.in_(names), _is_read(kind))
 
 

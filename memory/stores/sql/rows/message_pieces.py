@@ -35,13 +35,18 @@ from memory.stores.sql.engine.sqlite.fts import MAX_DOCUMENT_CHARACTERS
 from memory.stores.sql.engine.statements import add_row
 from memory.stores.sql.engine.write_lock import WriteLock
 
-LARGE_CHARACTERS = 1 << 22  # of a message; one with more is kept in pieces
-PIECE_CHARACTERS = 1 << 19  # each takes several times that while it is written
+# Of a message; one with more is kept in pieces.
+LARGE_CHARACTERS = 1 << 22
+# Each takes several times that while it is written.
+PIECE_CHARACTERS = 1 << 19
 NO_SECRETS: list[str] = []
-ORPHAN_SECONDS = 3600.0  # after which no turn will name its pieces any more
-p, m = t.message_pieces.c, t.messages.c
+# After which no turn will name its pieces any more.
+ORPHAN_SECONDS = 3600.0
+p = t.message_pieces.c
+m = t.messages.c
 NAMED = exists().where(m.pieces == p.body)
-encode, decode = msgspec.json.encode, msgspec.json.decode
+encode = msgspec.json.encode
+decode = msgspec.json.decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +103,23 @@ def contents_of(
 
 def content_of(message: Json, digest: bytes, rules: ContentRules) -> dict[str, Any]:
     """Return a message, which is no system text, as a row stores it; see `contents_of`."""
-    content, role = message.get("content"), str(message.get("role") or "")
-    words = content if isinstance(content, str) and role == "user" else spoken_text(message)
+    content = message.get("content")
+    role = str(message.get("role") or "")
+    if isinstance(content, str) and role == "user":
+        words = content
+    else:
+        words = spoken_text(message)
     if role == "user" and holds_text(words, "</"):
         # What a harness says around them are not the user's words.
         own_text = rules.harness.own_part(words)
-        words = words if own_text == words.strip() else own_text
+        if own_text != words.strip():
+            words = own_text
     screen = rules.screen
     if screen is not None:
-        masked, secrets = screen.mask(words) if words else (words, NO_SECRETS)
+        if words:
+            masked, secrets = screen.mask(words)
+        else:
+            masked, secrets = (words, NO_SECRETS)
         if (secrets or message.get("tool_calls")) and not rules.keeps_secrets:
             message = _without_secrets(screen, words, masked, message)
         words = masked
@@ -150,14 +163,21 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
     """
     large_bodies: list[LargeBody] = []
     for content in contents:
-        body, words = content["body"], content["content"]
+        body = content["body"]
+        words = content["content"]
         is_long = isinstance(body, LongBody)
-        size = body.size if is_long else len(body or words)
+        if is_long:
+            size = body.size
+        else:
+            size = len(body or words)
         if len(words) + size > LARGE_CHARACTERS:
             large_bodies.append(LargeBody(new_key(), body if is_long else [body or words]))
             content["pieces"] = large_bodies[-1].key
             if is_long or body:
-                name = body.message.get("name") if is_long else _name_in(body)
+                if is_long:
+                    name = body.message.get("name")
+                else:
+                    name = _name_in(body)
                 content["body"] = encode({"name": name} if name else {}).decode()
             if len(words) > MAX_DOCUMENT_CHARACTERS:
                 content["content"] = excerpt(words, MAX_DOCUMENT_CHARACTERS, "\n[...]\n")
@@ -168,7 +188,9 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
 
 def _name_in(body: str) -> Any:
     """Return the speaker's name in a body."""
-    return _named(body).name if '"name"' in body else None
+    if '"name"' in body:
+        return _named(body).name
+    return None
 
 
 class _Named(msgspec.Struct):
@@ -212,7 +234,9 @@ def read(conn: Connection, row: Any) -> Json:
     """Return the message of a row that names pieces."""
     piece_rows = conn.execute(select(p.data).where(p.body == row.pieces).order_by(p.position))
     text = "".join(piece_rows.scalars())
-    return with_image_addresses(decode(text)) if row.body else {"role": row.role, "content": text}
+    if row.body:
+        return with_image_addresses(decode(text))
+    return {"role": row.role, "content": text}
 
 
 def remove(conn: Connection, bodies: Iterable[int]) -> None:

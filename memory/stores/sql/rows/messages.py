@@ -35,7 +35,8 @@ from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 from memory.stores.sql.rows.message_pieces import contents_of
 from memory.stores.sql.turns.replaced_turns import NAMED_CHARACTERS, complete_hits
 
-m, n = t.messages.c, t.nodes.c
+m = t.messages.c
+n = t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
 
@@ -287,7 +288,8 @@ class SearchQuery:
     least: float = 0.0
 
 
-BOUNDS = ("since", "until", "within", "skip")  # of a search, each None for none
+# Of a search, each None for none.
+BOUNDS = ("since", "until", "within", "skip")
 _here: Any = bindparam("scope")
 MORE_THAN_ONE = select(
     exists(select(t.passages.c.id).where(t.passages.c.scope_id == _here))
@@ -299,7 +301,8 @@ MORE_THAN_ONE = select(
     )
 )
 NO_RESULT = "[No result: the conversation went on without one.]"
-FEW_ROWS = 500  # messages, or passages
+# Messages, or passages.
+FEW_ROWS = 500
 HAS_FEW = select(
     ~exists(select(m.id).where(m.scope_id == _here).offset(FEW_ROWS).limit(1)),
     ~exists(

@@ -11,8 +11,10 @@ from memory.ids import clock
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import put_row
 
-MAX_MODELS = 1000  # the most recent ones are kept, and read at the start
-BATCH = 500  # rows removed in a transaction
+# The most recent ones are kept, and read at the start.
+MAX_MODELS = 1000
+# Rows removed in a transaction.
+BATCH = 500
 r = t.model_records.c
 
 

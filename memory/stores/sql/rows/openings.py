@@ -16,8 +16,10 @@ from memory.stores.sql.engine.sqlite import fts
 from memory.stores.sql.engine.statements import execute
 from memory.stores.sql.index.index_changes import IndexChange, note_change
 
-n, cv = t.nodes.c, t.conversations.c
-READ = 24  # of the newest, among which some may be repetitions
+n = t.nodes.c
+cv = t.conversations.c
+# Of the newest, among which some may be repetitions.
+READ = 24
 NEWEST = (
     select(cv.id, cv.opening, cv.task)
     .where(cv.scope_id == bindparam("scope"), cv.opening.is_not(None))

@@ -17,8 +17,11 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows import passage_lifecycle
 from memory.stores.sql.rows import passages as rows
 
-b, p, v = t.blocks.c, t.passages.c, t.block_versions.c
-UNDO = "undo"  # who set aside what an undo took back
+b = t.blocks.c
+p = t.passages.c
+v = t.block_versions.c
+# Who set aside what an undo took back.
+UNDO = "undo"
 MOST_SHOWN = 20
 NOT_TO_UNDO = ("cleanup", UNDO)
 

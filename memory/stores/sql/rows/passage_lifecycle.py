@@ -92,7 +92,10 @@ def keep(conn: Connection, scope_id: int, new_passage: passage_rows.NewPassage) 
 
     A longer wording sets the shorter one aside, reversibly.
     """
-    created_at = new_passage.created_at if new_passage.created_at is not None else clock.now()
+    if new_passage.created_at is not None:
+        created_at = new_passage.created_at
+    else:
+        created_at = clock.now()
     insert_result = InsertResult([], 0, 0)
     for passage_text in passages_of(new_passage.content):
         duplicates = near_duplicates(conn, scope_id, passage_text, new_passage.node)

@@ -27,7 +27,8 @@ from memory.stores.sql.rows.jobs import enqueue
 from memory.stores.sql.rows.messages import BOUNDS, FoundRows, SearchQuery, ancestors, search_index
 
 p = t.passages.c
-encode, decode = msgspec.json.encode, msgspec.json.decode
+encode = msgspec.json.encode
+decode = msgspec.json.decode
 Passage = dict[str, Any]
 
 # seconds between passages that belong together, such as pieces of one text
@@ -57,7 +58,8 @@ _SAME_NODE_SQL = (
 
 # contains no input
 _NEAR_IN_TIME_SQL = f"abs((SELECT created_at FROM passages WHERE id = %s) - at) <= {TOGETHER}"
-_ESCAPED = re.compile(r"[%_/]")  # what LIKE reads as more than itself
+# What LIKE reads as more than itself.
+_ESCAPED = re.compile(r"[%_/]")
 
 BESIDE = (
     # contains no input
@@ -123,8 +125,12 @@ def add(
 
     Returns (the passages, number of new ones).
     """
-    now = new_passage.created_at if new_passage.created_at is not None else clock.now()
-    stored_hits, made_count = [], 0
+    if new_passage.created_at is not None:
+        now = new_passage.created_at
+    else:
+        now = clock.now()
+    stored_hits = []
+    made_count = 0
     for content in passages_of(new_passage.content):
         digest = _digest(content, new_passage.node)
         existing_row = execute(conn, EXACT, {"scope": scope_id, "words": digest}).first()
@@ -179,7 +185,10 @@ def _insert(conn: Connection, new_passage: NewPassage, row: dict[str, Any]) -> R
 
 def to_hit(row: Row[Any]) -> dict[str, Any]:
     """Return a passage as a dictionary. fades_at: when it is faint, None for never."""
-    unused_since = row.created_at if row.used_at is None else row.used_at
+    if row.used_at is None:
+        unused_since = row.created_at
+    else:
+        unused_since = row.used_at
     hours = lasting_hours(row.type, row.importance, row.uses)
     return {
         "key": row.id,
@@ -347,7 +356,9 @@ def get(conn: Connection, scope_ids: Sequence[int], ident: str) -> dict[str, Any
             p.scope_id.in_(scope_ids), p.public_id == ident, p.deleted_at.is_(None)
         )
     ).first()
-    return to_hit(row) if row else None
+    if row:
+        return to_hit(row)
+    return None
 
 
 def remove(conn: Connection, scope_ids: Sequence[int], ident: str) -> int | None:

@@ -103,7 +103,8 @@ def put(conn: Connection, who: UserName, edit: PolicyEdit) -> StoredPolicy:
         remove(conn, who)
     elif not conn.execute(update(t.user_policies).where(is_owned).values(**values)).rowcount:
         conn.execute(insert(t.user_policies).values(**_name(who), **values))
-    if policy.layers != old_policy.layers:  # what is kept of the user's blocks is outdated
+    # What is kept of the user's blocks is outdated.
+    if policy.layers != old_policy.layers:
         shared_blocks.raise_changes(conn, who[0])
     _tell_others(conn)
     return policy

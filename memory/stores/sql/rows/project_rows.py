@@ -15,10 +15,12 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows import shared_blocks
 from memory.stores.sql.rows.scopes import UserName
 
-p, m = t.projects.c, t.project_members.c
+p = t.projects.c
+m = t.project_members.c
 USER = "user"
 PROJECTS_PER_TENANT = 10_000
-ProjectName = tuple[str, str]  # tenant and name
+# Tenant and name.
+ProjectName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,10 @@ from memory.ids import clock, new_id, new_key
 from memory.stores.sql.engine.schema import python_tool_tables as t
 from memory.stores.sql.rows.blocks import EditSource
 
-c, v = t.python_tools.c, t.python_tool_versions.c
-MAX_TOOLS = 1000  # of a tenant
+c = t.python_tools.c
+v = t.python_tool_versions.c
+# Of a tenant.
+MAX_TOOLS = 1000
 MAX_LISTED = 100_000
 VERSION_MEMBERS = ("version", "before", "after", "actor", "request_id", "created_at")
 
@@ -57,7 +59,9 @@ class _ToolChange:
 def find(conn: Connection, tenant: str, name: str) -> StoredTool | None:
     """Return a tenant's tool."""
     row = _row(conn, tenant, name)
-    return None if row is None or row.deleted else _stored(row)
+    if row is None or row.deleted:
+        return None
+    return _stored(row)
 
 
 def list_tools(conn: Connection) -> list[tuple[str, str, int, str]]:

@@ -16,7 +16,8 @@ from memory.stores.sql.rows import layers as layer_rows
 from memory.stores.sql.rows import passages, shared_blocks
 from memory.stores.sql.rows.passages import PassageFilter
 
-TOGETHER = 8  # layers that are searched side by side
+# Layers that are searched side by side.
+TOGETHER = 8
 
 
 class PassageSearch(Protocol):
@@ -37,7 +38,9 @@ class ReadLayers:
     @property
     def writer(self) -> str | None:
         """The user in whose name something is shared."""
-        return None if self.scope is None or self.scope.is_home else self.scope.user
+        if self.scope is None or self.scope.is_home:
+            return None
+        return self.scope.user
 
     async def search(
         self, finder: PassageSearch, own_row: int | None, passage_filter: PassageFilter
@@ -47,7 +50,9 @@ class ReadLayers:
         Each hit names its layer, unless there are none. Raises StoreUnavailable.
         """
         if not self.layers:
-            return [] if own_row is None else await finder.passages(own_row, passage_filter)
+            if own_row is None:
+                return []
+            return await finder.passages(own_row, passage_filter)
         return await search_layers(finder, [(OWN, own_row), *self._rows()], passage_filter)
 
     def _rows(self) -> list[tuple[str, int | None]]:
@@ -58,7 +63,8 @@ class ReadLayers:
         if self.scope is None:
             raise BadArguments("`share` is not possible here: leave it out.")
         layer, row = layer_rows.writable_row(conn, self.scope, label)
-        if layer.scope_id is None:  # others look there from now on
+        # Others look there from now on.
+        if layer.scope_id is None:
             shared_blocks.raise_changes(conn, self.scope.tenant, layered=True)
         return row
 
@@ -97,7 +103,9 @@ NO_LAYERS = ReadLayers()
 
 
 def _described(layer: Layer) -> str:
-    return "the user's general memory" if layer.kind == OWN else layer.label
+    if layer.kind == OWN:
+        return "the user's general memory"
+    return layer.label
 
 
 async def search_layers(

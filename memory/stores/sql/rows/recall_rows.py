@@ -38,7 +38,8 @@ def read(
     """
     if sent is not None and not message_rows.is_more_than(conn, scope_id, sent):
         return (), (), ()
-    driver, similarity = sql_driver(conn), SimilarityScores()
+    driver = sql_driver(conn)
+    similarity = SimilarityScores()
     passages = messages = []
     if ranked_rows.passages:
         passage_list = passage_rows.listed_hits(driver)

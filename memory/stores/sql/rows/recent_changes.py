@@ -10,8 +10,11 @@ from memory.conversation.messages import Json
 from memory.search.query import iso
 from memory.stores.sql.engine import schema as t
 
-SHOWN_CHARACTERS = 2000  # of a text before or after a change
-v, b, p = t.block_versions.c, t.blocks.c, t.passages.c
+# Of a text before or after a change.
+SHOWN_CHARACTERS = 2000
+v = t.block_versions.c
+b = t.blocks.c
+p = t.passages.c
 
 
 def list_newest(conn: Connection, scope_id: int, limit: int) -> list[Json]:
@@ -97,4 +100,6 @@ def _list_removed(conn: Connection, scope_id: int, limit: int) -> list[tuple[flo
 
 
 def _beginning_of(text: str | None) -> str | None:
-    return None if text is None else text[:SHOWN_CHARACTERS]
+    if text is None:
+        return None
+    return text[:SHOWN_CHARACTERS]

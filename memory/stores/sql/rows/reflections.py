@@ -22,10 +22,15 @@ from memory.stores.sql.rows import passage_lifecycle, passages
 from memory.stores.sql.rows.blocks import BlockSet, EditSource
 from memory.stores.sql.rows.passages import NewPassage
 
-r, x = reflections.c, reflection_runs.c
-PENDING, APPLIED, DISCARDED, CONFLICT = "pending", "applied", "discarded", "conflict"
+r = reflections.c
+x = reflection_runs.c
+PENDING = "pending"
+APPLIED = "applied"
+DISCARDED = "discarded"
+CONFLICT = "conflict"
 Decision = Literal["apply", "discard", "undo"]
-MAX_KEPT = 200  # of a scope; the oldest decided ones leave
+# Of a scope; the oldest decided ones leave.
+MAX_KEPT = 200
 
 
 class ReflectionChange(msgspec.Struct, omit_defaults=True):
@@ -102,7 +107,9 @@ def list_page(
 def find(conn: Connection, scope_id: int | None, ident: str) -> StoredReflection:
     """Return a proposal of a scope. Raises NotFound."""
     query = select(reflections).where(r.scope_id == scope_id, r.id == ident)
-    row = None if scope_id is None else conn.execute(query).first()
+    row = None
+    if scope_id is not None:
+        row = conn.execute(query).first()
     if row is None:
         raise NotFound(f"there is no reflection {ident[:64]!r}")
     return _read(row)
@@ -145,7 +152,9 @@ class _ProposalEditor:
     """Makes the changes of one proposal, or takes them back."""
 
     def __init__(self, conn: Connection, block_set: BlockSet, source: EditSource) -> None:
-        self._conn, self._block_set, self._source = conn, block_set, source
+        self._conn = conn
+        self._block_set = block_set
+        self._source = source
         self._scope_id = block_set.scope_id or 0
         self._blocks = block_rows.all_of(conn, block_set)
 
@@ -177,11 +186,14 @@ class _ProposalEditor:
 
     def _version(self, label: str) -> int:
         block = self._blocks.get(label)
-        return block.version if block is not None else 0
+        if block is not None:
+            return block.version
+        return 0
 
     def apply(self, change: ReflectionChange) -> ReflectionChange:
         """Make a change; return it with what it made."""
-        conn, scope_id = self._conn, self._scope_id
+        conn = self._conn
+        scope_id = self._scope_id
         if change.kind == "block":
             block = self._write_block(change.label, change.after)
             version = block.version if block is not None else 0

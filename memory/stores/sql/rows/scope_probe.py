@@ -40,7 +40,9 @@ def why_not_shared(url: str, secret: bytes) -> str:
     if revision is not None and (why := probe.why_not_readable(url, revision)):
         return str(why)
     stored_secret = _query(url, "SELECT value FROM meta WHERE name = 'secret'")
-    return ANOTHERS if stored_secret and stored_secret[0][0] != fingerprint_of(secret) else ""
+    if stored_secret and stored_secret[0][0] != fingerprint_of(secret):
+        return ANOTHERS
+    return ""
 
 
 def tenants_with_memory(url: str) -> dict[str, tuple[int, str]]:
@@ -72,5 +74,6 @@ def users_beginning(url: str, beginnings: Sequence[str], limit: int) -> list[str
 def _query(url: str, query: str, *values: str) -> list[tuple[Any, ...]]:
     try:
         return query_database(url, query, *values)
-    except OSError:  # reported by whoever opens it
+    except OSError:
+        # Reported by whoever opens it.
         return []

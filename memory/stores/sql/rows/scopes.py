@@ -221,7 +221,9 @@ def get_or_create(conn: Connection, owner: ScopeOwner) -> int:
     }
     execute(conn, _add_if_missing(sql_driver(conn), tuple(row)), row)
     # The unnamed of a tenant have one scope, and on a server write side by side.
-    is_unnamed_stored = None if owner.scope.is_named else find(conn, owner.scope)
+    is_unnamed_stored = None
+    if not owner.scope.is_named:
+        is_unnamed_stored = find(conn, owner.scope)
     return is_unnamed_stored or ident
 
 
@@ -332,7 +334,8 @@ COUNTED = {
     "messages": t.messages,
     "conversations": t.conversations,
 }
-UserName = tuple[str, str]  # tenant, user
+# Tenant, user.
+UserName = tuple[str, str]
 
 
 def users(
@@ -378,7 +381,10 @@ def _describe_users(conn: Connection, query: Select[Any]) -> list[dict[str, Any]
     """Return users with counts over all agents."""
     rows = conn.execute(query).all()
     names = [(r[0], r[1]) for r in rows]
-    counts = {kind: _counts(conn, table, names) for kind, table in COUNTED.items()} if names else {}
+    if names:
+        counts = {kind: _counts(conn, table, names) for kind, table in COUNTED.items()}
+    else:
+        counts = {}
     return [
         {
             "tenant": r[0],

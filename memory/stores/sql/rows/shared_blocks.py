@@ -24,11 +24,16 @@ from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.engine.statements import execute, insert_with_conflict, run_pure
 from memory.stores.sql.rows.blocks import EditSource
 
-b, v, c = t.shared_blocks.c, t.shared_versions.c, t.shared_changes.c
+b = t.shared_blocks.c
+v = t.shared_versions.c
+c = t.shared_changes.c
 BLOCKS_PER_TENANT = 100_000
-ERASE = "erase"  # the actor of an erasure; undo does not go behind it
-encode, read_writers = msgspec.json.encode, msgspec.json.Decoder(Writers).decode
-BlockName = tuple[str, str]  # tenant and id
+# The actor of an erasure; undo does not go behind it.
+ERASE = "erase"
+encode = msgspec.json.encode
+read_writers = msgspec.json.Decoder(Writers).decode
+# Tenant and id.
+BlockName = tuple[str, str]
 
 
 class StoredShared(msgspec.Struct, frozen=True):
@@ -207,7 +212,8 @@ def create(
             f"there are {BLOCKS_PER_TENANT} shared blocks, and no more are possible: delete one "
             "first"
         )
-    now, ident = clock.now(), new_id("block")
+    now = clock.now()
+    ident = new_id("block")
     writers = attribute_lines(("", []), new_block.value, source.user)
     conn.execute(
         insert(t.shared_blocks).values(
@@ -315,8 +321,10 @@ class _BlockChange:
         self, conn: Connection, source: EditSource, outside_edit: OutsideEdit | None
     ) -> StoredShared | None:
         """Write the row and its version. Raises Conflict."""
-        row, new_block = self.row, self.after
-        now, version = clock.now(), row.version + 1
+        row = self.row
+        new_block = self.after
+        now = clock.now()
+        version = row.version + 1
         shown_block = new_block or block_of(row)
         values = {
             "description": shown_block.description,
@@ -387,10 +395,15 @@ def undo(
             f"The newest edit of the shared block {block_name[1]!r} is somebody else's: "
             "it cannot be undone here."
         )
-    new_block = None if last_edit.before is None else replace(block_of(row), value=last_edit.before)
+    new_block = None
+    if last_edit.before is not None:
+        new_block = replace(block_of(row), value=last_edit.before)
     if row.read_only or (new_block is None and row.deleted):
         raise BlockReadOnly(f"The shared block {block_name[1]!r} is read-only: nothing is undone.")
-    writers = read_writers(last_edit.writers) if new_block is not None and last_edit.writers else []
+    if new_block is not None and last_edit.writers:
+        writers = read_writers(last_edit.writers)
+    else:
+        writers = []
     return _BlockChange(row, new_block, writers, last_edit.version).write(
         conn, source, outside_edit
     )

@@ -35,14 +35,18 @@ from memory.stores.sql.rows.blocks import EditSource
 from memory.stores.sql.rows.layers import EVERYONE
 from memory.stores.sql.rows.shared_blocks import BlockName, OutsideEdit, StoredShared, block_of
 
-b, m = t.shared_blocks.c, t.shared_members.c
-MOST_MEMBERS = 10_000  # of a block
-MOST_BLOCKS = 64  # of one member
+b = t.shared_blocks.c
+m = t.shared_members.c
+# Of a block.
+MOST_MEMBERS = 10_000
+# Of one member.
+MOST_BLOCKS = 64
 FULL = (
     f"this member sees {MOST_BLOCKS} shared blocks, and no more are possible: remove it from one "
     "first"
 )
-ROWS = 1024  # memberships that are looked at for one memory
+# Memberships that are looked at for one memory.
+ROWS = 1024
 
 
 class MemberName(NamedTuple):
@@ -126,7 +130,10 @@ def put(
     Raises NotFound, TooManySharers, Conflict.
     """
     block = shared_blocks.find(conn, block_name)
-    may_write = block.default_write if write is None else write
+    if write is None:
+        may_write = block.default_write
+    else:
+        may_write = write
     if not conn.execute(
         update(t.shared_members).where(*_where(block_name, member)).values(write=may_write)
     ).rowcount:

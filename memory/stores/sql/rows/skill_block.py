@@ -39,7 +39,9 @@ class SkillListing:
 def refresh(conn: Connection, scope_id: int, listing: SkillListing, source: EditSource) -> None:
     """Write the list of a scope's active skills into its block, if that differs."""
     lines = list_lines(conn, scope_id, listing.max_shown)
-    value = "\n".join(lines) if lines else None
+    value = None
+    if lines:
+        value = "\n".join(lines)
     LIST.write(conn, BlockSet(scope_id, listing.blocks), value, source)
 
 
@@ -81,14 +83,18 @@ def align(conn: Connection, listing: SkillListing, after: int, max_rows: int) ->
             block_columns.label == LABEL, block_columns.deleted.is_(False)
         )
         without_block = s.scope_id.not_in(with_block)
-        key_column, condition = s.scope_id, (s.status == ACTIVE) & without_block
+        key_column = s.scope_id
+        condition = (s.status == ACTIVE) & without_block
     else:
-        key_column, condition = block_columns.scope_id, is_shown
+        key_column = block_columns.scope_id
+        condition = is_shown
     query = select(key_column).distinct().where(condition, key_column > after)
     scope_ids = conn.execute(query.order_by(key_column).limit(max_rows)).scalars().all()
     for scope_id in scope_ids:
         refresh(conn, scope_id, listing, EditSource("skills"))
-    return int(scope_ids[-1]) if scope_ids else 0
+    if scope_ids:
+        return int(scope_ids[-1])
+    return 0
 
 
 def extend(conn: Connection, scope_id: int) -> None:

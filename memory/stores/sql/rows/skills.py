@@ -21,12 +21,19 @@ from memory.stores.sql.rows import skill_block
 from memory.stores.sql.rows.blocks import EditSource
 from memory.stores.sql.rows.skill_block import SkillListing
 
-s, v, u = skills.c, skill_versions.c, skill_uses.c
-MAX_SKILLS = 500  # of a scope
-REFUSED, DELETED = "refused", "deleted"
-LAST_USES, MAX_FAILURES = 5, 3  # of which so many failures retire a skill
-SUCCESS, FAILURE = "s", "f"
-LOST_SECONDS = 86_400.0  # after which a use is forgotten whose turn was never seen to end
+s = skills.c
+v = skill_versions.c
+u = skill_uses.c
+# Of a scope.
+MAX_SKILLS = 500
+REFUSED = "refused"
+DELETED = "deleted"
+# Of which so many failures retire a skill.
+LAST_USES, MAX_FAILURES = 5, 3
+SUCCESS = "s"
+FAILURE = "f"
+# After which a use is forgotten whose turn was never seen to end.
+LOST_SECONDS = 86_400.0
 ACTOR = "skills"
 VERSION_MEMBERS = (
     *("version", "before", "after", "description", "status", "actor", "request_id"),
@@ -89,7 +96,9 @@ def list_skills(conn: Connection, scope_id: int | None) -> list[StoredSkill]:
 
 def find(conn: Connection, scope_id: int | None, ident: str) -> StoredSkill:
     """Return a skill of a scope by its id or name. Raises NotFound."""
-    row = None if scope_id is None else _row(conn, scope_id, ident)
+    row = None
+    if scope_id is not None:
+        row = _row(conn, scope_id, ident)
     if row is None:
         raise NotFound(f"there is no skill {ident[:64]!r}")
     return _stored(row)
@@ -124,7 +133,8 @@ def add(conn: Connection, editor: SkillEditor, new_skill: NewSkill) -> StoredSki
                 s.scope_id == scope_id, s.steps == new_skill.steps, s.status == REFUSED
             )
         )
-    ident, now = new_id("skill"), clock.now()
+    ident = new_id("skill")
+    now = clock.now()
     values = {
         "id": ident,
         "scope_id": scope_id,
@@ -329,13 +339,17 @@ def move(conn: Connection, source_id: int, target_id: int) -> None:
 
     Of one sequence of calls the target keeps its own skill.
     """
-    names, steps = list_names(conn, target_id), read_steps(conn, target_id)
+    names = list_names(conn, target_id)
+    steps = read_steps(conn, target_id)
     rows = conn.execute(select(skills).where(s.scope_id == source_id)).all()
     for row in rows:
         if row.steps and row.steps in steps:
             continue
         is_named = row.status in STATUSES
-        name = free_name(row.name, names) if is_named else row.name
+        if is_named:
+            name = free_name(row.name, names)
+        else:
+            name = row.name
         names |= {name} if is_named else frozenset()
         conn.execute(update(skills).where(s.id == row.id).values(scope_id=target_id, name=name))
         for table in (skill_versions, skill_uses):

@@ -14,10 +14,14 @@ from memory.core.tool_definitions import OURS
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows import messages as message_rows
 
-m, c = t.messages.c, t.tool_calls.c
-MAX_MESSAGES = 3000  # newest of a scope that are looked at
-HEAD_CHARACTERS = 300  # of a result, by which an error is told
-MAX_DETAIL_CHARACTERS = 2000  # of a message or a result that a model is shown
+m = t.messages.c
+c = t.tool_calls.c
+# Newest of a scope that are looked at.
+MAX_MESSAGES = 3000
+# Of a result, by which an error is told.
+HEAD_CHARACTERS = 300
+# Of a message or a result that a model is shown.
+MAX_DETAIL_CHARACTERS = 2000
 WELL_ENDED = ("ok", "replayed")
 _calls_tools = (m.role == "assistant") & m.body.like('%"tool_calls"%')
 READ = (
@@ -135,7 +139,9 @@ def _names_of(body: str) -> list[str]:
         message = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return []
-    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    calls = None
+    if isinstance(message, dict):
+        calls = message.get("tool_calls")
     functions = [call.get("function") for call in calls or [] if isinstance(call, dict)]
     return [str(f.get("name")) for f in functions if isinstance(f, dict)]
 

@@ -14,11 +14,13 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows import project_rows, shared_blocks
 from memory.stores.sql.rows.scopes import UserName
 
-g, m = t.teams.c, t.team_members.c
+g = t.teams.c
+m = t.team_members.c
 TEAMS_PER_TENANT = 10_000
 TEAMS_PER_USER = 50
 MEMBERS_PER_TEAM = 10_000
-TeamName = tuple[str, str]  # tenant and name
+# Tenant and name.
+TeamName = tuple[str, str]
 
 
 class StoredTeam(NamedTuple):

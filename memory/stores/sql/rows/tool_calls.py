@@ -12,8 +12,10 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import add_row, execute
 from memory.stores.sql.rows.scopes import VisibleScopes
 
-MAX_ARGUMENT_CHARACTERS = 8_000  # of one call that are kept for the audit
-EXPIRED_ROWS = 1000  # that are removed in one transaction
+# Of one call that are kept for the audit.
+MAX_ARGUMENT_CHARACTERS = 8_000
+# That are removed in one transaction.
+EXPIRED_ROWS = 1000
 c = t.tool_calls.c
 AT = (
     c.node == bindparam("of_node"),

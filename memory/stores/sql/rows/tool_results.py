@@ -8,7 +8,8 @@ from memory.ids import clock
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import Query, put_row
 
-EXPIRED_ROWS = 100  # that are removed in one transaction: each may have megabytes
+# That are removed in one transaction: each may have megabytes.
+EXPIRED_ROWS = 100
 r = t.tool_results.c
 CONTENT = select(r.content).where(r.id == bindparam("ident"), r.scope_id == bindparam("scope"))
 

@@ -13,7 +13,10 @@ from memory.stores.sql.rows.scopes import UserName, VisibleScopes
 
 UserOrder = Literal["name", "used", "size"]
 ORDERS: tuple[UserOrder, ...] = ("name", "used", "size")
-s, p, b, m = t.scopes.c, t.passages.c, t.blocks.c, t.messages.c
+s = t.scopes.c
+p = t.passages.c
+b = t.blocks.c
+m = t.messages.c
 
 
 class UserSearch(NamedTuple):
@@ -33,7 +36,8 @@ def find_names(conn: Connection, user_search: UserSearch) -> list[UserName]:
     """Return the tenants and names of users. Its cost is linear in what is searched."""
     query = select(s.tenant, s.user).where(
         s.user.is_not(None),
-        ~s.user.startswith(KIND_MARK),  # these are agents and layers
+        # These are agents and layers.
+        ~s.user.startswith(KIND_MARK),
         *user_search.reach.conditions(),
     )
     if user_search.words:
@@ -42,8 +46,10 @@ def find_names(conn: Connection, user_search: UserSearch) -> list[UserName]:
         sizes = select(m.scope_id, func.count().label("size")).group_by(m.scope_id).subquery()
         query = query.outerjoin(sizes, sizes.c.scope_id == s.id)
         order: Sequence[ColumnElement[int]] = [func.coalesce(func.sum(sizes.c.size), 0).desc()]
+    elif user_search.order == "used":
+        order = [func.max(s.active_at).desc()]
     else:
-        order = [func.max(s.active_at).desc()] if user_search.order == "used" else []
+        order = []
     query = query.group_by(s.tenant, s.user).order_by(*order, s.tenant, s.user)
     rows = conn.execute(query.offset(user_search.offset).limit(user_search.limit))
     return [(row[0], row[1]) for row in rows]

@@ -48,7 +48,9 @@ def read_with_layers(
     layered: the tenant has layers.
     """
     shown_blocks = read_shared(conn, scope, defaults)
-    return replace(shown_blocks, layers=list_layers(conn, scope)) if layered else shown_blocks
+    if layered:
+        return replace(shown_blocks, layers=list_layers(conn, scope))
+    return shown_blocks
 
 
 def read_all(conn: Connection, block_set: BlockSet, scope: Scope) -> dict[str, CoreBlock]:
@@ -95,7 +97,8 @@ class VisibleBlocks:
     """
 
     def __init__(self, conn: Connection, block_set: BlockSet) -> None:
-        self._conn, self._shelf = conn, block_set
+        self._conn = conn
+        self._shelf = block_set
         self._held = False
         self._shared = self._read()
 
@@ -134,21 +137,21 @@ class VisibleBlocks:
             self._conn, (scope.tenant, shown_block.id), edit, _by(source, scope)
         )
         self._shared = self._read()
-        return (
-            None
-            if edited_block is None
-            else replace(edited_block.block, read_only=shown_block.read_only)
-        )
+        if edited_block is None:
+            return None
+        return replace(edited_block.block, read_only=shown_block.read_only)
 
     def _edit_own(self, label: str, editor: Edit, source: EditSource) -> CoreBlock | None:
         """Edit a block that is not shared: an own one, or in a project one outside of it."""
-        conn, general_blocks = self._conn, self._shelf.general
+        conn = self._conn
+        general_blocks = self._shelf.general
         if general_blocks is None or label in blocks.all_of(conn, self._shelf):
             return blocks.edit(conn, self._shelf, label, editor, source)
         if (general_block := general_blocks.read(conn).get(label)) is None:
             return blocks.edit(conn, self._shelf, label, editor, source)
         if not general_blocks.write:
-            return editor(general_block)  # which refuses it, since it is read-only there
+            # Which refuses it, since it is read-only there.
+            return editor(general_block)
         return blocks.edit(conn, general_blocks.edit_shelf(conn), label, editor, source)
 
 

@@ -27,7 +27,8 @@ def backup(source: Path, target: Path) -> int:
         _copy(source, part)
         with part.open("rb+") as file:
             os.fsync(file.fileno())
-        os.link(part, target)  # unlike a rename, it never replaces another file
+        # Unlike a rename, it never replaces another file.
+        os.link(part, target)
         return target.stat().st_size
     finally:
         part.unlink()

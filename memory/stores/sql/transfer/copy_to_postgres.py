@@ -36,13 +36,16 @@ from memory.stores.sql.engine.write_lock import EVERY_WRITE
 from memory.stores.sql.rows.index_documents import READERS
 from memory.stores.sql.transfer.backup import BUSY_SECONDS
 
-BATCH = 500  # rows
+# Rows.
+BATCH = 500
 # What only one of the stores has.
 LEFT_OUT = {"marks": {"messages", "terms"}, "meta": {"secret", "gateway", "readable_by"}}
-LARGE_BATCH = 16  # of rows that hold pieces of files
+# Of rows that hold pieces of files.
+LARGE_BATCH = 16
 SERVED = f"""SELECT EXISTS (SELECT 1 FROM workers WHERE seen_at >
     extract(epoch FROM clock_timestamp()) - {HOLD_SECONDS})"""
-Progress = Callable[[str, int, int], None]  # the table, rows that were copied, of how many
+# The table, rows that were copied, of how many.
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,10 @@ async def _copy_table(
         query = query.where(table.c.name.not_in(left_out_names))
     size = conn.execute(select(func.count()).select_from(query.subquery())).scalar_one()
     copied_count = 0
-    batch = LARGE_BATCH if table.name == "file_chunks" else BATCH
+    if table.name == "file_chunks":
+        batch = LARGE_BATCH
+    else:
+        batch = BATCH
     for rows in conn.execute(query).partitions(batch):
         await raw_connection.copy_records_to_table(
             table.name,
@@ -181,7 +187,9 @@ async def _make_terms(
     report: Progress,
 ) -> None:
     """Index all rows of a kind."""
-    name, after_key, done_count = postgres_index.TABLES[index], 0, 0
+    name = postgres_index.TABLES[index]
+    after_key = 0
+    done_count = 0
     rows = schema.metadata.tables[index.removesuffix("_fts")]
     size = conn.execute(select(func.count()).select_from(rows)).scalar_one()
     while document_page := READERS[index.removesuffix("_fts")](conn, after_key, BATCH):
@@ -192,7 +200,8 @@ async def _make_terms(
             ],
             columns=["id", "scope_id", "terms"],
         )
-        after_key, done_count = document_page[-1][0], done_count + len(document_page)
+        after_key = document_page[-1][0]
+        done_count = done_count + len(document_page)
         report(name, done_count, size)
 
 
@@ -209,7 +218,9 @@ async def _compare(raw_connection: asyncpg.Connection, copied_rows: dict[str, in
     }
     for name, expected_count in {**copied_rows, **terms}.items():
         left_out_names = LEFT_OUT.get(name)
-        but = f"WHERE name <> ALL ('{{{','.join(left_out_names)}}}')" if left_out_names else ""
+        but = ""
+        if left_out_names:
+            but = f"WHERE name <> ALL ('{{{','.join(left_out_names)}}}')"
         row_count: Any = await raw_connection.fetchval(f'SELECT count(*) FROM "{name}" {but}')
         if row_count != expected_count:
             raise StoreUnavailable(

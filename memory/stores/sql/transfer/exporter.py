@@ -90,7 +90,10 @@ def _shared_blocks(
     conn: Connection, tenant: str, user: str, agent: str | None
 ) -> list[SharedBlockLine]:
     """Return the shared blocks that a user sees, with an agent or with any of theirs."""
-    agents = [agent] if agent is not None else [a for _, a in _scopes(conn, tenant, user, None)]
+    if agent is not None:
+        agents = [agent]
+    else:
+        agents = [a for _, a in _scopes(conn, tenant, user, None)]
     lines: dict[str, SharedBlockLine] = {}
     for name in agents or ["default"]:
         for seen_block in shared_members.list_seen(conn, Scope(tenant, user, name, b"")):
@@ -154,7 +157,8 @@ def _blocks(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
 
 
 def _versions(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
-    block_versions, blocks = t.block_versions.c, t.blocks.c
+    block_versions = t.block_versions.c
+    blocks = t.blocks.c
     query = (
         select(t.block_versions, blocks.label, blocks.read_only, blocks.description)
         .join(t.blocks, blocks.id == block_versions.block_id)
@@ -227,7 +231,9 @@ def _conversations(conn: Connection, scope_id: int, after: Any, agent: str) -> P
 
 def _nodes(conn: Connection, scope_id: int, after: Any, agent: str) -> Page:
     """Return each node, followed by its messages."""
-    nodes, messages, names = t.nodes.c, t.messages.c, t.conversations.c
+    nodes = t.nodes.c
+    messages = t.messages.c
+    names = t.conversations.c
     query = (
         select(t.nodes, names.name)
         .join(t.conversations, names.id == nodes.conversation)

@@ -21,7 +21,8 @@ from memory.stores.sql.rows import file_uploads, files
 from memory.stores.sql.rows.file_block import BlockDefaults
 from memory.stores.sql.rows.file_uploads import CHUNK_BYTES, ExpectedFile, FileLimits
 
-f, v = file_table.c, file_versions.c
+f = file_table.c
+v = file_versions.c
 BOUNDLESS = FileLimits(1 << 30, 1 << 30, 1 << 40)
 
 
@@ -74,7 +75,10 @@ def add_copied_chunk(
 
 def _finish(conn: Connection, row: Any, blocks: BlockDefaults) -> tuple[bool, str]:
     """Make a file of an upload whose bytes are those that were told."""
-    digest, position, first_bytes, size = hashlib.sha256(), 0, b"", 0
+    digest = hashlib.sha256()
+    position = 0
+    first_bytes = b""
+    size = 0
     while (data := file_uploads.read_chunk(conn, row.id, position)) is not None:
         digest.update(data)
         first_bytes = first_bytes or data
@@ -98,7 +102,9 @@ def has_bytes(conn: Connection, scope_id: int, sha256: str) -> bool:
 def free_name(conn: Connection, scope_id: int, name: str) -> str:
     """Return a name that no file of the scope has: "a.txt", "a (2).txt" and so on."""
     taken_names = set(conn.execute(select(f.name).where(f.scope_id == scope_id)).scalars())
-    path, number, free_name = PurePosixPath(name), 1, name
+    path = PurePosixPath(name)
+    number = 1
+    free_name = name
     while free_name in taken_names:
         number += 1
         ending = f" ({number}){path.suffix[:20]}"

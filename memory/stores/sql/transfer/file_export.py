@@ -13,7 +13,8 @@ from memory.stores.sql.engine.file_tables import files
 from memory.stores.sql.rows.file_uploads import read_chunk
 
 DONE = object()
-TOGETHER = 4  # chunks read in one transaction
+# Chunks read in one transaction.
+TOGETHER = 4
 f = files.c
 
 

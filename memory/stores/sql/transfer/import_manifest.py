@@ -46,7 +46,8 @@ from memory.stores.sql.rows.file_uploads import FileLimits
 from memory.stores.sql.rows.files import check_name
 from memory.stores.sql.rows.passages import check
 
-LONG_LINE_BYTES = 1 << 16  # of a line that is read in a thread
+# Of a line that is read in a thread.
+LONG_LINE_BYTES = 1 << 16
 # Lines that stand for themselves.
 LoneLine = SharedBlockLine | PassageLine | UserFileLine | UserFileChunkLine | SkillLine
 CALLS = "`message.tool_calls` must be a list of objects."
@@ -56,7 +57,9 @@ class LineReader:
     """The lines of an import, by number and offset."""
 
     def __init__(self, body: bytes, screen: Screen) -> None:
-        self._body, self._places, self._screen = body, array("Q"), screen
+        self._body = body
+        self._places = array("Q")
+        self._screen = screen
 
     def add(self, number: int, offset: int) -> None:
         self._places.extend((number, offset))
@@ -111,7 +114,8 @@ class ImportManifest:
     """The lines of an import by agent. policy: the user's, None where no line tells it."""
 
     def __init__(self, body: bytes, rules: ImportLimits) -> None:
-        self._body, self._rules = body, rules
+        self._body = body
+        self._rules = rules
         self.files = rules.files
         self._rows = 0
         self.parts: dict[str, ImportPart] = {}
@@ -217,7 +221,10 @@ class ImportManifest:
         self, part: ImportPart, number: int, line: ConversationLine | NodeLine | MessageLine
     ) -> LineReader:
         """Raises BadLine."""
-        name = line.id if isinstance(line, ConversationLine) else line.conversation
+        if isinstance(line, ConversationLine):
+            name = line.id
+        else:
+            name = line.conversation
         chat = part.chats.get(name) or part.chats.setdefault(
             name, ConversationImport(LineReader(self._body, self._rules.screen))
         )

@@ -36,7 +36,8 @@ def check_parts(
     for agent, part in parts.items():
         if not part.blocks:
             continue
-        conn, scope = connection(), replace(actor.scope, agent=agent)
+        conn = connection()
+        scope = replace(actor.scope, agent=agent)
         block_set = block_rows.BlockSet(scopes.find(conn, scope), actor.defaults)
         stored_labels = _labels(conn, block_set)
         locked_labels = {label for label, block in actor.defaults.items() if block.read_only}
@@ -68,4 +69,6 @@ def _put(
 def _labels(conn: Connection, block_set: block_rows.BlockSet) -> set[str]:
     """Return the labels that have a row, also those of deleted blocks."""
     label_query = select(b.label).where(b.scope_id == block_set.scope_id, b.branch == 0)
-    return set(conn.execute(label_query).scalars()) if block_set.scope_id is not None else set()
+    if block_set.scope_id is not None:
+        return set(conn.execute(label_query).scalars())
+    return set()

@@ -37,16 +37,17 @@ def gather_steps(
             messages.append(_message_of(line))
         yield 0
     loose_steps = steps_of(plain_messages)
-    for step in loose_steps:  # own names, which no node of the file has
+    # Own names, which no node of the file has.
+    for step in loose_steps:
         step.id = f"plain {chat.lines.first} {step.id}"
         step.parent = step.parent and f"plain {chat.lines.first} {step.parent}"
     steps = [*by_name.values(), *loose_steps]
     first_time = min((s.at for s in steps), default=0.0)
     last_time = max((s.at for s in steps), default=0.0)
-    heading = (
-        ConversationHeader(name, True, created_at=first_time, updated_at=last_time)
-        if conversation_line is None
-        else ConversationHeader(
+    if conversation_line is None:
+        heading = ConversationHeader(name, True, created_at=first_time, updated_at=last_time)
+    else:
+        heading = ConversationHeader(
             name,
             conversation_line.explicit,
             conversation_line.resent,
@@ -55,12 +56,13 @@ def gather_steps(
             time_of(conversation_line.created_at, first_time),
             time_of(conversation_line.updated_at, last_time),
         )
-    )
     return heading, steps
 
 
 def _message_of(line: MessageLine) -> ImportedMessage:
-    ident = line.id if line.id and OUR_MESSAGE.fullmatch(line.id) else ""
+    ident = ""
+    if line.id and OUR_MESSAGE.fullmatch(line.id):
+        ident = line.id
     return ImportedMessage(line.message, time_of(line.created_at), line.source, line.aborted, ident)
 
 
@@ -68,4 +70,6 @@ def time_of(value: str | None, otherwise: float | None = None) -> float:
     """Return the Unix time of a text; now, or another one, where there is none."""
     if value is not None:
         return moment(value)
-    return clock.now() if otherwise is None else otherwise
+    if otherwise is None:
+        return clock.now()
+    return otherwise

@@ -66,7 +66,8 @@ from memory.stores.sql.transfer.transcripts import (
 
 OURS = re.compile(r"passage_[0-9a-f]{32}")
 KINDS = ("blocks", "versions", "passages", "conversations", "messages")
-LEFT = 60.0  # seconds without progress, after which an unfinished import is removed
+# Seconds without progress, after which an unfinished import is removed.
+LEFT = 60.0
 
 
 @dataclass(slots=True)
@@ -151,7 +152,8 @@ class ImportTarget:
     """
 
     def __init__(self, actor: ManagementActor, generation: int, *, outside: bool = True) -> None:
-        self.hand, self._outside = actor, outside
+        self.hand = actor
+        self._outside = outside
         self._owner = scopes.ScopeOwner(actor.scope, generation)
         self._conn: Connection | None = None
         self._scope: int | None = None
@@ -203,7 +205,8 @@ class ImportTarget:
         for stored_count in transcriber.write(ident, heading, steps):
             yield stored_count
             transcriber.conn = self.conn
-        removal_job, self._unfinished = self._unfinished, None
+        removal_job = self._unfinished
+        self._unfinished = None
         removal = delete(t.jobs).where(t.jobs.c.dedupe == removal_job.dedupe)
         if self.conn.execute(removal).rowcount == 0:
             raise Conflict(
@@ -215,7 +218,8 @@ class _LineReader:
     """Writes the lines of one agent. Methods that write many rows yield after each."""
 
     def __init__(self, target: ImportTarget, receipt: ImportReceipt, limits: FileLimits) -> None:
-        self._desk, self._receipt = target, receipt
+        self._desk = target
+        self._receipt = receipt
         self._limits = limits
 
     @property
@@ -265,7 +269,10 @@ class _LineReader:
 
     def _take_file(self, number: int, line: Any_Line) -> None:
         """Take a line of a file; the last one of its chunks makes it."""
-        target, is_whole, reason, name = self._desk, False, "", ""
+        target = self._desk
+        is_whole = False
+        reason = ""
+        name = ""
         if isinstance(line, UserFileLine):
             name = line.name
             reason = file_copies.begin_copy(
@@ -282,7 +289,8 @@ class _LineReader:
             self._receipt.skip(number, "file", name, reason)
 
     def _there(self, label: str) -> bool:
-        blocks, target = t.blocks.c, self._desk
+        blocks = t.blocks.c
+        target = self._desk
         default_block = target.hand.defaults.get(label)
         block_query = select(blocks.id).where(
             blocks.scope_id == target.scope_id, blocks.branch == 0, blocks.label == label
@@ -307,7 +315,8 @@ class _LineReader:
         """Change an existing block, like any other edit."""
         if line.deleted:
             return
-        target, change = self._desk, BlockEdit(line.value, line.description, line.limit)
+        target = self._desk
+        change = BlockEdit(line.value, line.description, line.limit)
         editor = put_block(line.label, change, target.hand.defaults)
         try:
             old_block = block_rows.all_of(target.conn, self._shelf).get(line.label)
@@ -360,7 +369,8 @@ class _LineReader:
         self._receipt.imported["blocks"] += not line.deleted
 
     def _version(self, ident: str, line: VersionLine) -> bool:
-        block_versions, conn = t.block_versions.c, self._desk.conn
+        block_versions = t.block_versions.c
+        conn = self._desk.conn
         if (
             conn.execute(
                 select(block_versions.id).where(
@@ -393,14 +403,13 @@ class _LineReader:
                 yield self._passage(line)
 
     def _passage(self, line: PassageLine) -> int:
-        passages, target = t.passages.c, self._desk
-        holder = (
-            target.conn.execute(
+        passages = t.passages.c
+        target = self._desk
+        holder = None
+        if line.id:
+            holder = target.conn.execute(
                 select(passages.scope_id).where(passages.public_id == line.id)
             ).scalar()
-            if line.id
-            else None
-        )
         if holder == target.scope_id:
             return 1
         new_passage = passage_rows.NewPassage(
@@ -432,7 +441,8 @@ class _LineReader:
         return max(len(stored_hits), 1)
 
     def _conversations(self, part: ImportPart) -> Iterator[int]:
-        conversations, target = t.conversations.c, self._desk
+        conversations = t.conversations.c
+        target = self._desk
         transcriber = Transcriber(None, target.scope_id, target.hand.scope.key)
         for name, chat in part.chats.items():
             if (

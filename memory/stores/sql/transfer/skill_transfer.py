@@ -61,8 +61,12 @@ def copy_skill(conn: Connection, scope_id: int, line: SkillLine, actor: str) -> 
     same_steps = select(s.id).where(s.scope_id == scope_id, s.steps == line.steps)
     if line.steps and conn.execute(same_steps).first() is not None:
         return False, "already there"
-    ident, now = new_id("skill"), clock.now()
-    status = line.status if line.status in STATUSES else CANDIDATE
+    ident = new_id("skill")
+    now = clock.now()
+    if line.status in STATUSES:
+        status = line.status
+    else:
+        status = CANDIDATE
     described = {"description": line.description, "status": status, "version": 1}
     values = {
         "id": ident,

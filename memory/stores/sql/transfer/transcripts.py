@@ -122,7 +122,9 @@ class Transcriber:
         digests: Mapping[int, bytes] | None = None,
     ) -> None:
         self.conn = conn
-        self._scope, self._key, self._digests = scope_id, key, digests or {}
+        self._scope = scope_id
+        self._key = key
+        self._digests = digests or {}
         self._start = HashChain(key, []).start
         self.nodes: dict[str, TurnNode] = {}
 
@@ -179,11 +181,17 @@ class Transcriber:
         if is_system(message):
             return EMPTY
         digest = self._digests.get(id(message))
-        return digest_of(self._key, message) if digest is None else digest
+        if digest is None:
+            return digest_of(self._key, message)
+        return digest
 
     def _step(self, conversation: int, step: TranscriptStep) -> Iterator[int]:
-        parent = self.nodes.get(step.parent) if step.parent else None
-        first_node = self.nodes.get(step.first) if step.first and step.first != step.id else None
+        parent = None
+        if step.parent:
+            parent = self.nodes.get(step.parent)
+        first_node = None
+        if step.first and step.first != step.id:
+            first_node = self.nodes.get(step.first)
         digests: list[bytes] = []
         # The history, followed by this step's messages.
         asked_link = (parent.chain or parent.asked) if parent else self._start
@@ -205,7 +213,8 @@ class Transcriber:
             digest = self._digest(answer)
             complete_node(node, parent, digest, keyed_hash(self._key, node.asked, digest))
         if answer is not None and step.state == "aborted":
-            node.state, node.text = "aborted", collapse_whitespace(text_of(answer))
+            node.state = "aborted"
+            node.text = collapse_whitespace(text_of(answer))
         self.nodes[step.id] = node
         add_row(self._open, t.nodes, **columns(node, self._scope))
         words_before = ""

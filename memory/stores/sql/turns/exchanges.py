@@ -11,8 +11,11 @@ from memory.conversation.messages import Json
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows import messages as message_rows
 
-n, m, x = t.nodes.c, t.messages.c, t.explains.c
-encode, decode = msgspec.json.encode, msgspec.json.decode
+n = t.nodes.c
+m = t.messages.c
+x = t.explains.c
+encode = msgspec.json.encode
+decode = msgspec.json.decode
 
 
 class Exchange(msgspec.Struct):
@@ -47,7 +50,10 @@ def page(
         m.conversation == conversation, m.node.in_(turns_by_key), m.source != "evicted"
     )
     for row in conn.execute(query_messages.order_by(m.id)):
-        whole_body = {} if row.pieces is None else {"body": _whole(conn, row)}
+        if row.pieces is None:
+            whole_body = {}
+        else:
+            whole_body = {"body": _whole(conn, row)}
         turns_by_key[row.node].messages.append({**row._mapping, **whole_body})
     _add_calls(conn, [turn for turn in turns if not turn.rounds])
     return turns

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-NAME = "foreseen"  # in what belongs to a connection
+# In what belongs to a connection.
+NAME = "foreseen"
 Key = tuple[Any, ...]
 
 

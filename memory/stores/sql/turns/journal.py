@@ -45,12 +45,16 @@ from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 
 log = logging.getLogger("mnemogate")
 T = TypeVar("T")
-FILED_TOGETHER = 64  # rows a transaction
-MOST_ROWS, MOST_BYTES = 1024, 8 << 20  # that wait; a turn beyond that is written at once
+# Rows a transaction.
+FILED_TOGETHER = 64
+# That wait; a turn beyond that is written at once.
+MOST_ROWS, MOST_BYTES = 1024, 8 << 20
 # Of one row; a longer turn is written at once, since in the journal its pages are written twice.
 ENTRY_BYTES = 1 << 15
-NOTHING_WAITS = b""  # the key of no scope
-NO_CONVERSATION = -1  # the end of a conversation that is not there yet
+# The key of no scope.
+NOTHING_WAITS = b""
+# The end of a conversation that is not there yet.
+NO_CONVERSATION = -1
 OUTAGES = (sqlite3.OperationalError, OperationalError, InterfaceError, OSError)
 j = t.journal.c
 # `+ 0` keeps the conversation's newest row apart from everybody's.
@@ -222,7 +226,8 @@ class Journal:
 
     def __init__(self) -> None:
         self.tables: list[ApplicationTables] = []
-        self.rows = 0  # that wait, at most
+        # That wait, at most.
+        self.rows = 0
         self.urgent = 0  # of these, how many have jobs
         self.newest_key = 0  # key of the row that was appended last
         self._bytes = 0

@@ -14,7 +14,8 @@ from memory.stores.sql.turns.journal import FILED_TOGETHER, BehindJournal, Filin
 
 log = logging.getLogger("mnemogate")
 # How long a turn waits in the journal for others to be filed with: with jobs, and without any.
-FILE_SECONDS, REST_SECONDS = 1.0, 60.0
+FILE_SECONDS = 1.0
+REST_SECONDS = 60.0
 
 
 class JournalFiler:
@@ -27,15 +28,18 @@ class JournalFiler:
         self._write = write
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self.on_filed: list[Callable[[], object]] = []  # called once turns are filed
-        self.is_paused = False  # for tests: nothing is filed but before whoever needs it
+        # Called once turns are filed.
+        self.on_filed: list[Callable[[], object]] = []
+        # For tests: nothing is filed but before whoever needs it.
+        self.is_paused = False
 
     async def file(self, of: bytes | None = None) -> None:
         """File what was appended before this, a few rows each time. Raises StoreUnavailable.
 
         of: a scope, all if it is None.
         """
-        newest_key, filed = self.journal.newest_key, 0
+        newest_key = self.journal.newest_key
+        filed = 0
         while self.journal.waits(of) and filed < newest_key:
             step = FilingStep(self.journal, of)
             await self._write(step)

@@ -16,7 +16,8 @@ from memory.stores.sql.engine.sql_driver import sql_driver
 from memory.stores.sql.engine.statements import execute
 from memory.stores.sql.rows import messages as message_rows
 
-n, m = t.nodes.c, t.messages.c
+n = t.nodes.c
+m = t.messages.c
 TAKE = (
     update(t.nodes)
     .where(

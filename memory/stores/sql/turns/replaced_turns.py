@@ -18,12 +18,17 @@ from memory.search.folding import fold_quote, fold_text
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.statements import execute
 
-MAX_FORKS = 200  # of a scope, the newest, that are looked at
-NAMED_CHARACTERS = 20_000  # of a stored message that is read for its name
+# Of a scope, the newest, that are looked at.
+MAX_FORKS = 200
+# Of a stored message that is read for its name.
+NAMED_CHARACTERS = 20_000
 MAX_NAME_CHARACTERS = 64
-MAX_SAID = 200  # messages of a conversation that are compared
-m, n = t.messages.c, t.nodes.c
-_fork, _original = t.conversations.alias("fork"), t.conversations.alias("original")
+# Messages of a conversation that are compared.
+MAX_SAID = 200
+m = t.messages.c
+n = t.nodes.c
+_fork = t.conversations.alias("fork")
+_original = t.conversations.alias("original")
 # Spelled as in the partial index, without a parameter.
 FORKS = (
     select(_fork.c.id, _original.c.id)
@@ -40,7 +45,8 @@ TURNS = (
     .where(n.conversation == bindparam("conversation"))
     .order_by(n.id)
 )
-FIRST_TURNS, NEWEST = TURNS.limit(16), TURNS.order_by(None).order_by(n.id.desc()).limit(1)
+FIRST_TURNS = TURNS.limit(16)
+NEWEST = TURNS.order_by(None).order_by(n.id.desc()).limit(1)
 
 
 class _SpeakerName(msgspec.Struct):
@@ -56,7 +62,8 @@ def find_replaced(conn: Connection, scope_id: int) -> Mapping[int, int]:
     for fork, original_key in execute(conn, FORKS, {"scope": scope_id}):
         first_turns = list(execute(conn, FIRST_TURNS, {"conversation": fork}))
         if len({row.turn for row in first_turns}) < 2:
-            continue  # it did not go on
+            # It did not go on.
+            continue
         newest_turn = execute(conn, NEWEST, {"conversation": original_key}).first()
         if newest_turn is not None and _ended_before(newest_turn, first_turns[0].id):
             fork_parent = first_turns[0].parent or 0
@@ -90,7 +97,10 @@ def lost_facts(conn: Connection, scope_id: int, forks: Set[int]) -> list[LostFac
     origins = select(t.conversations.c.id).where(
         t.conversations.c.scope_id == scope_id, t.conversations.c.name.in_(names)
     )
-    ends = find_replaced(conn, scope_id) if forks else {}
+    if forks:
+        ends = find_replaced(conn, scope_id)
+    else:
+        ends = {}
     originals = set(conn.execute(origins).scalars()) & ends.keys() if ends else ()
     facts: list[LostFact] = []
     if not originals:
@@ -112,7 +122,8 @@ def _kept_of(
     conn: Connection, scope_id: int, messages: Sequence[str], again: Sequence[str]
 ) -> Iterator[LostFact]:
     """Yield what was kept of messages. again: texts that may say it still, folded."""
-    passages, versions = t.passages.c, t.block_versions.c
+    passages = t.passages.c
+    versions = t.block_versions.c
     conditions = (
         passages.scope_id == scope_id,
         passages.deleted_at.is_(None),
@@ -140,10 +151,15 @@ def complete_hits(
     conn: Connection, scope_id: int, hits: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return messages that were found, with the speaker's name and whether they were replaced."""
-    ends = find_replaced(conn, scope_id) if hits else {}
+    if hits:
+        ends = find_replaced(conn, scope_id)
+    else:
+        ends = {}
     for hit in hits:
-        name, end = read_name(hit.pop("body")), ends.get(hit.pop("place"))
-        node, said_by = hit.pop("node"), hit.pop("said_by", None)
+        name = read_name(hit.pop("body"))
+        end = ends.get(hit.pop("place"))
+        node = hit.pop("node")
+        said_by = hit.pop("said_by", None)
         if name:
             hit["speaker"] = name
         if said_by is not None and hit["role"] == "user":
@@ -161,4 +177,6 @@ def read_name(body: str) -> str:
         name = _decode(body).name
     except msgspec.DecodeError:
         return ""
-    return " ".join(name.split())[:MAX_NAME_CHARACTERS] if isinstance(name, str) else ""
+    if isinstance(name, str):
+        return " ".join(name.split())[:MAX_NAME_CHARACTERS]
+    return ""

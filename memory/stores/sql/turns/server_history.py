@@ -19,9 +19,13 @@ from memory.stores.sql.engine.statements import execute, in_clause, select_in_ba
 from memory.stores.sql.rows import messages as message_rows
 from memory.stores.sql.rows.message_pieces import PIECE_CHARACTERS
 
-n, m, s = t.nodes.c, t.messages.c, t.summaries.c
-MAX_HISTORY_BYTES = 8 << 20  # bytes to read if there is no summary
-READ_STEPS, MOST_STEPS = 64, 1024  # turns read by one query, at first and at most
+n = t.nodes.c
+m = t.messages.c
+s = t.summaries.c
+# Bytes to read if there is no summary.
+MAX_HISTORY_BYTES = 8 << 20
+# Turns read by one query, at first and at most.
+READ_STEPS, MOST_STEPS = 64, 1024
 LEFT_OUT = "[Earlier messages were left out. conversation_search finds them.]"
 SUMMARISED = select(s.chain).where(
     s.scope_id == bindparam("scope"), s.conversation == bindparam("which")
@@ -120,9 +124,9 @@ def _turns_back_from(
     conn: Connection, scope_id: int, head: int, summary_links: Collection[bytes], room: int
 ) -> tuple[list[int], bytes | None]:
     """Return the turns to read from `head` on; see `_choose_turns`."""
-    epoch_cut = (
-        execute(conn, CUT, {"scope": scope_id, "head": head}).scalar() if summary_links else None
-    )
+    epoch_cut = None
+    if summary_links:
+        epoch_cut = execute(conn, CUT, {"scope": scope_id, "head": head}).scalar()
     return _choose_turns(_walk_turns(conn, scope_id, head), summary_links, epoch_cut, room)
 
 
@@ -132,9 +136,10 @@ def _repeats(messages_by_turn: Sequence[Sequence[Json]], request_messages: Seque
     A result of what that turn called is none, even if the result before it was the same.
     """
     newest_message = next((x for x in reversed(request_messages) if not is_system(x)), None)
-    stored_requests = (
-        [x for x in messages_by_turn[0] if x.get("role") != "assistant"] if messages_by_turn else []
-    )
+    if messages_by_turn:
+        stored_requests = [x for x in messages_by_turn[0] if x.get("role") != "assistant"]
+    else:
+        stored_requests = []
     if newest_message is None or not stored_requests:
         return False
     calls = [c for x in messages_by_turn[0] for c in x.get("tool_calls") or ()]
@@ -147,13 +152,15 @@ def _repeats(messages_by_turn: Sequence[Sequence[Json]], request_messages: Seque
 
 def _walk_turns(conn: Connection, scope_id: int, head: int) -> Iterator[Any]:
     """Yield the turns, newest first."""
-    at, max_turns = head, READ_STEPS
+    at = head
+    max_turns = READ_STEPS
     while True:
         rows = list(execute(conn, _back(), {"scope": scope_id, "head": at, "most": max_turns}))
         yield from rows
         if len(rows) < max_turns or rows[-1].parent is None:
             return
-        at, max_turns = rows[-1].parent, min(2 * max_turns, MOST_STEPS)
+        at = rows[-1].parent
+        max_turns = min(2 * max_turns, MOST_STEPS)
 
 
 def _choose_turns(

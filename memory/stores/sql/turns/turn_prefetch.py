@@ -28,8 +28,10 @@ from memory.stores.sql.turns import turn_reader
 from memory.stores.sql.turns.foreseen import ForeseenRows, NotForeseen, foresee
 from memory.stores.sql.turns.turn_reader import CANDIDATES, Snapshot, SnapshotQuery
 
-EPOCHS = 4  # of the newest nodes that were found
-CARRYING = 2  # nodes found, whose carriers are read
+# Of the newest nodes that were found.
+EPOCHS = 4
+# Nodes found, whose carriers are read.
+CARRYING = 2
 decode = msgspec.json.decode
 NODES = f"""SELECT n.* FROM nodes n, s WHERE n.scope_id = s.id AND {{}}
   ORDER BY n.id DESC LIMIT {CANDIDATES}"""
@@ -112,7 +114,8 @@ UNNAMED = SQL.format(user='"user" IS NULL AND $2::text IS NULL')
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot | None:
     """Read what a turn needs; None where one statement does not tell it."""
     if ask.explicit and ask.turn.newest < 0 and not ask.resends:
-        return None  # its history is stored here
+        # Its history is stored here.
+        return None
     prefetch = _Wanted(ask)
     row = execute_sql(conn, NAMED if ask.scope.is_named else UNNAMED, *prefetch.values())[0]
     with foresee(conn) as foreseen:
@@ -127,15 +130,22 @@ class _Wanted:
     """What the recognition of a request begins with."""
 
     def __init__(self, ask: SnapshotQuery) -> None:
-        self._ask, turn = ask, ask.turn
+        self._ask = ask
+        turn = ask.turn
         self._shared = shared_members.seen_values(ask.scope)
         self.digests: list[bytes] = []
         self.exact_place: tuple[bytes, bytes] | None = None
         if turn.newest >= 0:
             turn.enter()
-            answer_indexes = list(islice(_spoken(turn), LOOKS[0])) if ask.scope.is_named else []
+            if ask.scope.is_named:
+                answer_indexes = list(islice(_spoken(turn), LOOKS[0]))
+            else:
+                answer_indexes = []
             self.digests = [turn.chain.digest(i) for i in answer_indexes]
-            newest_index = answer_indexes[0] if answer_indexes else turn.newest
+            if answer_indexes:
+                newest_index = answer_indexes[0]
+            else:
+                newest_index = turn.newest
             self.exact_place = (turn.chain.digest(newest_index), turn.chain.link(newest_index))
 
     def values(self) -> Sequence[Any]:
@@ -164,7 +174,10 @@ class _Wanted:
         owner = {"owner": scope.owner, "tenant": scope.tenant}
         foreseen.put(scopes.WITH_CHANGES, owner, [(row[3], row[14], row[15])])
         foreseen.put(shared_members.SEEN, self._shared, list(_rows(t.shared_blocks, row[16])))
-        viewer_layers = decode(row[17]) if row[17] else []
+        if row[17]:
+            viewer_layers = decode(row[17])
+        else:
+            viewer_layers = []
         foreseen.put(layers.LAYERS, layers.viewer_values(scope), viewer_layers)
 
     def tell(self, conn: Connection, row: Sequence[Any], foreseen: ForeseenRows) -> None:

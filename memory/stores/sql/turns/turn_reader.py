@@ -25,8 +25,10 @@ from memory.stores.sql.rows import scopes, visible_blocks
 from memory.stores.sql.rows.openings import StoredOpening
 from memory.stores.sql.turns import node_holders, server_history
 
-n, cv = t.nodes.c, t.conversations.c
-encode, decode = msgspec.json.encode, msgspec.json.decode
+n = t.nodes.c
+cv = t.conversations.c
+encode = msgspec.json.encode
+decode = msgspec.json.decode
 
 CANDIDATES = 64
 
@@ -121,7 +123,8 @@ class Snapshot(msgspec.Struct):
     # The link of what came before the stored messages, and its summary.
     earlier_summary: tuple[bytes, str] | None = None
     edits: int = 0
-    version: int = 0  # the scope's
+    # The scope's.
+    version: int = 0
     blocks: dict[str, CoreBlock] = msgspec.field(default_factory=dict)
     defaults: Mapping[str, CoreBlock] = msgspec.field(default_factory=dict)
     past: PreviousTurn = msgspec.field(default_factory=PreviousTurn)
@@ -129,14 +132,17 @@ class Snapshot(msgspec.Struct):
     conversation: ConversationState | None = None
     # The earlier attempt's node, otherwise an unanswered one for exactly this history.
     attempt_node: TurnNode | None = None
-    attempt_conversation: ConversationState | None = None  # and its conversation
+    # And its conversation.
+    attempt_conversation: ConversationState | None = None
     ledger: PreviousAttempt | None = None
-    held: bool = False  # another worker works on the earlier attempt
+    # Another worker works on the earlier attempt.
+    held: bool = False
     # What the previous turn sent, if this one continues its exact messages.
     sent_prompt: SentPrompt | None = None
     # The conversation after the previous turn, if its history is stored here.
     server_history: ServerHistory | None = None
-    own_bytes: int = 0  # size in the cache, without those two
+    # Size in the cache, without those two.
+    own_bytes: int = 0
     # the user's last requests that were never continued, newest first, if this continues nothing
     openings: Sequence[StoredOpening] = ()
     # how often shared blocks of the tenant had changed; None if there never was one
@@ -146,9 +152,12 @@ class Snapshot(msgspec.Struct):
     # in a project: the version of the memory outside of it, and that memory's cached entries
     general_version: int | None = None
     general_entries: object = None
-    layers: visible_blocks.Layers = ()  # that the memory reads beside its own
-    block_layers: Mapping[str, str] = {}  # of the shared blocks that are shown, by label
-    prepared: Any = None  # what the turn before placed, see `PreparedMemory`
+    # That the memory reads beside its own.
+    layers: visible_blocks.Layers = ()
+    # Of the shared blocks that are shown, by label.
+    block_layers: Mapping[str, str] = {}
+    # What the turn before placed, see `PreparedMemory`.
+    prepared: Any = None
 
     @property
     def share(self) -> tuple[str, ...]:
@@ -158,7 +167,9 @@ class Snapshot(msgspec.Struct):
     @property
     def since(self) -> int:
         """Index of the first message that this request adds."""
-        return self.lead + self.prepended_count if self.prepended_count else self.turn.newest + 1
+        if self.prepended_count:
+            return self.lead + self.prepended_count
+        return self.turn.newest + 1
 
 
 def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
@@ -166,23 +177,21 @@ def snapshot(conn: Connection, ask: SnapshotQuery) -> Snapshot:
     if sql_driver(conn).is_shared:
         owner, shares, layered = scopes.owner_and_changes(conn, ask.scope)
     else:
-        owner, shares = scopes.current_owner(conn, ask.scope), ask.shares
+        owner = scopes.current_owner(conn, ask.scope)
+        shares = ask.shares
         layered = ask.layered
     out = _read_scope(conn, ask, owner)
     out.shares = shares
-    general_blocks = (
-        visible_blocks.read_general(conn, ask.general_blocks)
-        if ask.general_blocks is not None
-        else None
-    )
+    general_blocks = None
+    if ask.general_blocks is not None:
+        general_blocks = visible_blocks.read_general(conn, ask.general_blocks)
     if general_blocks is not None:
-        out.blocks, out.general_version = (
-            {**general_blocks.blocks, **out.blocks},
-            general_blocks.version,
-        )
+        out.blocks = {**general_blocks.blocks, **out.blocks}
+        out.general_version = general_blocks.version
     if shares is not None and ask.scope.is_named:
         visible = visible_blocks.read_with_layers(conn, ask.scope, ask.defaults, layered=layered)
-        out.blocks, out.omitted_labels = visible.over(out.blocks), visible.left_out
+        out.blocks = visible.over(out.blocks)
+        out.omitted_labels = visible.left_out
         out.edits = visible.mix_mark(out.edits)
         out.layers = visible.layers
         out.block_layers = {label: block.layer for label, block in visible.blocks.items()}
@@ -235,24 +244,26 @@ def _read_openings(
 ) -> Sequence[StoredOpening]:
     """Return what earlier requests were like, if this one continues nothing."""
     is_first = line is None or line.head is None
-    return opening_rows.read(conn, scope_id) if ask.openings and is_first else ()
+    if ask.openings and is_first:
+        return opening_rows.read(conn, scope_id)
+    return ()
 
 
 def _prepend_kept_history(
     conn: Connection, out: Snapshot, head: int, ask: SnapshotQuery
 ) -> RequestHistory:
     """Return the request preceded by the stored history."""
-    messages, line = ask.turn.messages, out.conversation
+    messages = ask.turn.messages
+    line = out.conversation
     # the head belongs to the conversation
     assert line is not None and out.scope_id is not None  # noqa: S101, PT018
     again = ask.repeats == "again" or _is_attempt(conn, out.scope_id, head, ask)
-    repeated_messages = messages if again else ()  # what is a new message repeats nothing
+    # What is a new message repeats nothing.
+    repeated_messages = messages if again else ()
     end = server_history.read_end(conn, out.scope_id, (line.id, head), repeated_messages, ask.room)
-    out.lead, out.prepended_count, out.earlier_summary = (
-        count_leading_system(messages),
-        len(end.messages),
-        end.earlier_summary,
-    )
+    out.lead = count_leading_system(messages)
+    out.prepended_count = len(end.messages)
+    out.earlier_summary = end.earlier_summary
     messages_with_history = [*messages[: out.lead], *end.messages, *messages[out.lead :]]
     return RequestHistory.of(
         ask.scope.key,
@@ -289,7 +300,10 @@ def find_conversation(
 
 
 def _epoch_of(row: Any) -> Epoch:
-    tools = decode(row.tools) if row.tools else {}
+    if row.tools:
+        tools = decode(row.tools)
+    else:
+        tools = {}
     return Epoch(row.id, row.core, decode(row.blocks), row.edits, row.cut, row.elide, tools)
 
 
@@ -297,7 +311,9 @@ def _read_previous_turn(conn: Connection, scope_id: int, node: TurnNode, at: int
     if node.epoch is None:
         return PreviousTurn(node, at)
     row = execute(conn, EPOCH, {"scope": scope_id, "epoch": node.epoch}).first()
-    epoch = None if row is None else _epoch_of(row)
+    epoch = None
+    if row is not None:
+        epoch = _epoch_of(row)
     carriers = [node] if node.note or node.hidden else []
     if node.carriers:
         keys = {"scope": scope_id, **key_list(conn, node.carriers)}
@@ -351,12 +367,10 @@ def select_by_digest(size: int) -> Any:
 
 # States as the partial indexes spell them: a parameter in their place is looked at with each use,
 # and the statement prepared anew (30 us).
-OPEN, ANSWERED, NOT_DONE, CUT_OFF = (
-    n.state == literal_column("'open'"),
-    n.state != literal_column("'open'"),
-    n.state != literal_column("'done'"),
-    n.state == literal_column("'aborted'"),
-)
+OPEN = n.state == literal_column("'open'")
+ANSWERED = n.state != literal_column("'open'")
+NOT_DONE = n.state != literal_column("'done'")
+CUT_OFF = n.state == literal_column("'aborted'")
 
 BY_CHAIN = _nodes(n.digest == bindparam("digest"), n.chain == bindparam("chain"), ANSWERED)
 
@@ -376,7 +390,8 @@ class NodeRows:
     """The nodes of one scope, for the recognition."""
 
     def __init__(self, conn: Connection, scope_id: int) -> None:
-        self._conn, self._scope = conn, scope_id
+        self._conn = conn
+        self._scope = scope_id
 
     def _read(self, query: Any, **values: Any) -> list[TurnNode]:
         return [
@@ -397,15 +412,21 @@ class NodeRows:
 
     def find_aborted(self, asked_link: bytes, parent: int | None) -> list[TurnNode]:
         nodes = self._read(ABORTED, asked=asked_link)
-        return nodes if parent is None else [*nodes, *self._read(ABORTED_AFTER, parent=parent)]
+        if parent is None:
+            return nodes
+        return [*nodes, *self._read(ABORTED_AFTER, parent=parent)]
 
     def one(self, ident: int) -> TurnNode | None:
         nodes = self._read(ONE, node=ident)
-        return nodes[0] if nodes else None
+        if nodes:
+            return nodes[0]
+        return None
 
     def find_unanswered(self, asked_link: bytes, parent: int | None) -> TurnNode | None:
         nodes = [node for node in self._read(WAITING, asked=asked_link) if node.parent == parent]
-        return nodes[0] if nodes else None
+        if nodes:
+            return nodes[0]
+        return None
 
 
 def only_node(conn: Connection, scope_id: int, digest: bytes) -> int | None:
@@ -471,4 +492,6 @@ def _read_previous_attempt(
     conn: Connection, request: bytes, scope_id: int
 ) -> PreviousAttempt | None:
     row = execute(conn, ATTEMPT, {"request": request, "scope": scope_id}).first()
-    return PreviousAttempt(node_of(row), decode(row.rounds) if row.rounds else []) if row else None
+    if row:
+        return PreviousAttempt(node_of(row), decode(row.rounds) if row.rounds else [])
+    return None

@@ -37,7 +37,8 @@ def fork_if_continued(conn: Connection, status: Any, opening: PendingTurn) -> bo
     Another worker's turn: in this process it is known before (see `in_flight`). status: see
     `scopes.scope_status`. Returns whether it did.
     """
-    conversation, parent = opening.conversation, opening.node.parent
+    conversation = opening.conversation
+    parent = opening.node.parent
     if (
         opening.adopted
         or opening.named
@@ -62,14 +63,13 @@ def fork_if_continued(conn: Connection, status: Any, opening: PendingTurn) -> bo
 
 def _fork(opening: PendingTurn) -> None:
     """Give a turn a conversation of its own."""
-    conversation, opening.forked_from = opening.conversation, opening.conversation.name
-    (
-        conversation.id,
-        conversation.name,
-        conversation.resent,
-        conversation.head,
-        conversation.version,
-    ) = new_key(), new_id("conv"), False, None, 0
+    conversation = opening.conversation
+    opening.forked_from = opening.conversation.name
+    conversation.id = new_key()
+    conversation.name = new_id("conv")
+    conversation.resent = False
+    conversation.head = None
+    conversation.version = 0
     opening.node.conversation = conversation.id
 
 
@@ -78,15 +78,14 @@ def make_way(conn: Connection, scope_id: int, turn: TurnRecord) -> bool:
 
     Returns False if the record was written before.
     """
-    own_node, digest, me = (
-        turn.aside or turn.nodes[0].id,
-        turn.nodes[0].digest,
-        turn.holder,
-    )
+    own_node = turn.aside or turn.nodes[0].id
+    digest = turn.nodes[0].digest
+    me = turn.holder
     if me is None:
         return True
     if not node_holders.is_taken(conn, own_node, digest, me):
-        turn.again = True  # it may have been written before
+        # It may have been written before.
+        turn.again = True
         return True
     if _is_recorded(conn, scope_id, turn):
         return False
@@ -105,7 +104,9 @@ def _step_aside(conn: Connection, scope_id: int, turn: TurnRecord, own_node: int
     """Record an answer beside the one of the worker that took its turn over."""
     answer_node = turn.nodes[0]
     if turn.aside is None:
-        turn.aside, answer_node.id, turn.again = own_node, new_key(), False
+        turn.aside = own_node
+        answer_node.id = new_key()
+        turn.again = False
         for node in turn.nodes:
             node.turn = answer_node.id
     node_holders.copy_request(conn, scope_id, own_node, answer_node.id)

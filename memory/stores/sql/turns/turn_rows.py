@@ -31,21 +31,31 @@ class PendingTurn(msgspec.Struct):
     # what their rows say (see `contents_of`): a long text is encoded before the store is held
     messages: Sequence[dict[str, Any]]
     request: bytes | None
-    adopted: bool = False  # the node exists already, from an earlier attempt
-    rounds: Sequence[Json] = ()  # of an earlier attempt, which count
-    scope_id: int | None = None  # the scope's row, where the turn found one
+    # The node exists already, from an earlier attempt.
+    adopted: bool = False
+    # Of an earlier attempt, which count.
+    rounds: Sequence[Json] = ()
+    # The scope's row, where the turn found one.
+    scope_id: int | None = None
     # the scope and the conversation as this transaction found them (see `owners.standing`)
     status: Any = None
-    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)  # see `ApplicationTables.keep`
+    # See `ApplicationTables.keep`.
+    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)
     # where several workers write: this one, and the key of a request that is one by it
     holder: int | None = None
     once: bytes | None = None
-    named: bool = False  # the request named its conversation, and stays in it
-    at: float | None = None  # when it was appended to the journal, None if it was not
-    large_bodies: Sequence[LargeBody] = ()  # bodies of messages, which are written before
+    # The request named its conversation, and stays in it.
+    named: bool = False
+    # When it was appended to the journal, None if it was not.
+    at: float | None = None
+    # Bodies of messages, which are written before.
+    large_bodies: Sequence[LargeBody] = ()
 
     def __post_init__(self) -> None:
-        self.large_bodies = () if self.adopted else split_off(self.messages)
+        if self.adopted:
+            self.large_bodies = ()
+        else:
+            self.large_bodies = split_off(self.messages)
 
 
 class TurnRecord(msgspec.Struct):
@@ -63,29 +73,45 @@ class TurnRecord(msgspec.Struct):
     explain: tuple[str, Json] | None = None
     evicted: list[tuple[Json, bytes]] = msgspec.field(default_factory=list)
     prove: bool = False
-    key: bytes = b""  # the scope's, for the links of a line that is joined anew
-    seen_head: int | None = None  # the line's end as this turn found it
-    kept: bool = False  # the line is kept here (a client that sends its newest message alone)
+    # The scope's, for the links of a line that is joined anew.
+    key: bytes = b""
+    # The line's end as this turn found it.
+    seen_head: int | None = None
+    # The line is kept here (a client that sends its newest message alone).
+    kept: bool = False
     # An earlier attempt may have left an answer of its own, which this one replaces.
     again: bool = False
-    jobs: list[QueuedJob] = msgspec.field(default_factory=list)  # what follows in the background
-    used: list[int] = msgspec.field(default_factory=list)  # passages that automatic recall showed
+    # What follows in the background.
+    jobs: list[QueuedJob] = msgspec.field(default_factory=list)
+    # Passages that automatic recall showed.
+    used: list[int] = msgspec.field(default_factory=list)
     # what the rows of each answer say (see `contents_of`); found out when they are written where
     # it is not told
     contents: Sequence[Sequence[dict[str, Any]]] | None = None
-    scope_id: int | None = None  # the scope's row, where it is known
-    parent_turn: int | None = None  # the turn of the first node's parent, where it is known
-    unread: bool = False  # extraction may read it
-    said_by: str | None = None  # who asked, where the memory is an agent's own
+    # The scope's row, where it is known.
+    scope_id: int | None = None
+    # The turn of the first node's parent, where it is known.
+    parent_turn: int | None = None
+    # Extraction may read it.
+    unread: bool = False
+    # Who asked, where the memory is an agent's own.
+    said_by: str | None = None
     # how models use the tools they are offered, as far as it is to be written now
     models: dict[str, ModelRecord] = msgspec.field(default_factory=dict)
-    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)  # see `ApplicationTables.keep`
-    holder: int | None = None  # the worker that opened the turn, where there are several
-    aside: int | None = None  # the turn's own node, which another worker took over
-    large_bodies: Sequence[LargeBody] = ()  # bodies of answers, which are written before
-    at: float | None = None  # when it was appended to the journal, None if it was not
-    explained: str | None = None  # the explain record as it is stored, where that is made already
-    delivered: list[str] = msgspec.field(default_factory=list)  # messages to the agent, by id
+    # See `ApplicationTables.keep`.
+    beside: Mapping[str, Json] = msgspec.field(default_factory=dict)
+    # The worker that opened the turn, where there are several.
+    holder: int | None = None
+    # The turn's own node, which another worker took over.
+    aside: int | None = None
+    # Bodies of answers, which are written before.
+    large_bodies: Sequence[LargeBody] = ()
+    # When it was appended to the journal, None if it was not.
+    at: float | None = None
+    # The explain record as it is stored, where that is made already.
+    explained: str | None = None
+    # Messages to the agent, by id.
+    delivered: list[str] = msgspec.field(default_factory=list)
     # of the scope and of the conversation as this record left them, where they are compared
     versions: tuple[int, int] | None = None
 

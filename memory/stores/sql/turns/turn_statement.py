@@ -138,7 +138,8 @@ def record(turn: TurnRecord, opening: PendingTurn | None, line: ExpectedLine) ->
     """
     if not _is_plain(turn, opening, line.conversation):
         return None
-    now, node = clock.now(), turn.nodes[0]
+    now = clock.now()
+    node = turn.nodes[0]
     node.at = now
     statement = _Statement(line, turn.owner, now)
     statement.hold(MOVE, head=node.turn, resent=turn.resent, prove=turn.prove)
@@ -200,7 +201,9 @@ def keeps_the_line(turn: TurnRecord, conversation: ConversationState) -> bool:
 
 
 def _request_columns(opening: PendingTurn) -> dict[str, Any]:
-    rounds = encode(opening.rounds).decode() if opening.rounds else None
+    rounds = None
+    if opening.rounds:
+        rounds = encode(opening.rounds).decode()
     return {"request": opening.request, "rounds": rounds}
 
 
@@ -272,7 +275,8 @@ class _Statement:
         if turn.used:
             self.add(USE, used=list(turn.used))
         if turn.models:
-            names = sorted(turn.models)  # in one order, since others update them too
+            # In one order, since others update them too.
+            names = sorted(turn.models)
             counts = {
                 name: [getattr(turn.models[model], name) for model in names]
                 for name in ("offered", "called", "silent")
@@ -285,7 +289,8 @@ class _Statement:
         self._values |= {"own_unread": own_unread, "most_unread": max_unread}
 
     def _put_jobs(self, jobs: Sequence[QueuedJob], how: str) -> None:
-        now, scope = self._values["now"], self._values["scope"]
+        now = self._values["now"]
+        scope = self._values["scope"]
         rows = [
             {
                 "scope_id": scope,
@@ -333,12 +338,12 @@ def _node_part(names: tuple[str, ...], anew: bool) -> tuple[str, list[str]]:
     values = ", ".join(f":n_{name}::{_type(t.nodes.c[name])}" for name in names)
     changes = ", ".join(f"{_name(t.nodes, name)} = excluded.{name}" for name in names[1:])
     # A node under this key of another scope, or taken over, fails the whole statement.
-    conflict = (
-        f"ON CONFLICT (id) DO UPDATE SET {changes} WHERE nodes.scope_id = excluded.scope_id "
-        "AND nodes.holder IS NOT DISTINCT FROM :holder::bigint "
-        if anew
-        else ""
-    )
+    conflict = ""
+    if anew:
+        conflict = (
+            f"ON CONFLICT (id) DO UPDATE SET {changes} WHERE nodes.scope_id = excluded.scope_id "
+            "AND nodes.holder IS NOT DISTINCT FROM :holder::bigint "
+        )
     part = (
         f"\nn AS (INSERT INTO nodes ({_list_columns(t.nodes, names)}) SELECT {values} FROM c\n  "
         f"{conflict}RETURNING id)"
@@ -369,7 +374,8 @@ def _encode_rows(rows: Sequence[dict[str, Any]]) -> str:
         if row["digest"] is not None:
             row["digest"] = f"\\x{row['digest'].hex()}"
     text = encode(rows).decode()
-    if "\\u0000" in text:  # or a backslash before "u0000", which loses nothing
+    # Or a backslash before "u0000", which loses nothing.
+    if "\\u0000" in text:
         text = encode([{k: storable(v) for k, v in row.items()} for row in rows]).decode()
     return text
 
@@ -378,8 +384,12 @@ def _encode_rows(rows: Sequence[dict[str, Any]]) -> str:
 def _jobs_part(how: str, counted: bool) -> str:
     """Return the part that queues jobs. how: `again` postpones one that waits."""
     arrays = ", ".join(f":{how}_{name}::{_type(t.jobs.c[name])}[]" for name in COLUMNS)
-    ripe = f" WHERE u.unread = 0 OR u.unread <= {UNREAD}" if counted else ""
-    change = "UPDATE SET run_at = excluded.run_at" if how == "again" else "NOTHING"
+    ripe = ""
+    if counted:
+        ripe = f" WHERE u.unread = 0 OR u.unread <= {UNREAD}"
+    change = "NOTHING"
+    if how == "again":
+        change = "UPDATE SET run_at = excluded.run_at"
     return (
         f"\njobs_{how} AS (INSERT INTO jobs ({', '.join(COLUMNS)})\n  SELECT "
         f"{', '.join(f'u.{name}' for name in COLUMNS)} FROM c, unnest({arrays}, "

@@ -29,8 +29,10 @@ from memory.stores.sql.turns import node_holders, turn_rivals, unread_turns
 from memory.stores.sql.turns.turn_reader import SAID, NodeRows, columns, find_conversation
 from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 
-n, cv = t.nodes.c, t.conversations.c
-encode, decode = msgspec.json.encode, msgspec.json.decode
+n = t.nodes.c
+cv = t.conversations.c
+encode = msgspec.json.encode
+decode = msgspec.json.decode
 
 TRIED = update(t.nodes).where(n.id == bindparam("node")).values(at=bindparam("now"))
 TRIED_BY = TRIED.where(n.holder == bindparam("me")).values(**node_holders.NOBODY)
@@ -52,13 +54,17 @@ CONTINUED, CONTINUED_BESIDE = (
 )
 
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
-TOUCH_SECONDS = 1.0  # seconds in which a scope's last activity is not written again
+# Seconds in which a scope's last activity is not written again.
+TOUCH_SECONDS = 1.0
 
 
 def read_status(conn: Connection, turn: PendingTurn | TurnRecord) -> Any:
     """Read what `scopes.scope_status` returns of a turn's scope and conversation."""
     line = turn.conversation
-    conversation = line if isinstance(line, int) else line.id
+    if isinstance(line, int):
+        conversation = line
+    else:
+        conversation = line.id
     return scopes.scope_status(conn, turn.owner, turn.scope_id, conversation)
 
 
@@ -70,7 +76,8 @@ def open_turn(
     answered: its node is written with its answer. status: what `read_status` returns, if it was
     read before. Raises ErasedMeanwhile.
     """
-    now, conversation = opening.at or clock.now(), opening.conversation
+    now = opening.at or clock.now()
+    conversation = opening.conversation
     line = read_status(conn, opening) if status is None else status
     if line is not None and turn_rivals.fork_if_continued(conn, line, opening):
         line = scopes.scope_status(conn, opening.owner, opening.scope_id, conversation.id)
@@ -91,7 +98,8 @@ def open_turn(
         execute(conn, TRIED_ANEW, values)
     elif not answered:
         node_holders.check_once(conn, scope_id, opening.once)
-        holder, once = opening.holder, opening.once
+        holder = opening.holder
+        once = opening.once
         holder_columns = {} if holder is None else {"holder": holder, "once": once}
         row = columns(opening.node, scope_id)
         add_row(conn, t.nodes, **row, request=opening.request, rounds=rounds, **holder_columns)
@@ -110,9 +118,9 @@ def _raise_version(conn: Connection, conversation: int) -> None:
 def _add_conversation(conn: Connection, opening: PendingTurn, scope_id: int, now: float) -> None:
     """Add the turn's conversation, unless another turn with the same name was first."""
     conversation = opening.conversation
-    existing_conversation = (
-        find_conversation(conn, scope_id, conversation.name) if conversation.explicit else None
-    )
+    existing_conversation = None
+    if conversation.explicit:
+        existing_conversation = find_conversation(conn, scope_id, conversation.name)
     if existing_conversation is not None:
         conversation.id = opening.node.conversation = existing_conversation.id
         return
@@ -149,7 +157,9 @@ def _request_rows(opening: PendingTurn, scope_id: int, now: float) -> list[dict[
 
 
 def _newest(status: Any) -> int | None:
-    return None if status is None else max(status.stored or 0, status.indexed or 0)
+    if status is None:
+        return None
+    return max(status.stored or 0, status.indexed or 0)
 
 
 def round_done(
@@ -326,7 +336,10 @@ def _answers(
     for index, (node, answer) in enumerate(zip(turn.nodes, turn.answers, strict=True)):
         node.at = now
         unread_mark = 1 if turn.unread and index == 0 else None
-        holder_columns = node_holders.NOBODY if sql_driver(conn).is_shared else {}
+        if sql_driver(conn).is_shared:
+            holder_columns = node_holders.NOBODY
+        else:
+            holder_columns = {}
         row = columns(node, scope_id)
         put_row(conn, t.nodes, ("id",), **row, unread=unread_mark, **request, **holder_columns)
         request = {}
@@ -358,7 +371,8 @@ def _join(conn: Connection, line: Any, turn: TurnRecord) -> bool:
     An answer that broke off and the one to the same request asked again stay beside each other.
     line: see `scopes.scope_status`. Returns whether the head stays where it is.
     """
-    head, answer_node = line.head, turn.nodes[0]
+    head = line.head
+    answer_node = turn.nodes[0]
     if head is None or head in (answer_node.parent, answer_node.id, turn.seen_head):
         return False
     overtaking_node = NodeRows(conn, line.id).one(head)
@@ -373,7 +387,9 @@ def _join(conn: Connection, line: Any, turn: TurnRecord) -> bool:
     for digest in execute(conn, SAID, {"node": answer_node.id}).scalars():
         link = keyed_hash(turn.key, link, digest)
     for node in turn.nodes:
-        node.parent, node.asked, node.depth = overtaking_node.id, link, overtaking_node.depth + 1
+        node.parent = overtaking_node.id
+        node.asked = link
+        node.depth = overtaking_node.depth + 1
         node.chain, node.trail = (
             keyed_hash(turn.key, link, node.digest),
             trail_after(overtaking_node, node.digest),
@@ -387,7 +403,8 @@ def _move(conn: Connection, line: Any, turn: TurnRecord, now: float, *, stays: b
     The first continuation keeps the conversation: a later sibling does not move it. line: see
     `scopes.scope_status`.
     """
-    answer_node, head = turn.nodes[0], line.head
+    answer_node = turn.nodes[0]
+    head = line.head
     is_sibling = (
         head is not None
         and not line.explicit
@@ -403,7 +420,8 @@ def _move(conn: Connection, line: Any, turn: TurnRecord, now: float, *, stays: b
     goes_on = line.opening is not None and head not in (None, to)
     if goes_on and line.task and turn.unread:
         openings.let_extraction_read(conn, head)
-    if goes_on and line.task:  # searches find what is said in it from now on
+    # Searches find what is said in it from now on.
+    if goes_on and line.task:
         note_change(conn, IndexChange(fts.MESSAGES_INDEX, line.id))
     statements = (CONTINUED_BESIDE, CONTINUED) if goes_on else (MOVED_BESIDE, MOVED)
     execute(

@@ -19,7 +19,8 @@ from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.engine.statements import execute, key_list
 from memory.stores.sql.turns.replaced_turns import NAMED_CHARACTERS, read_name
 
-n, m = t.nodes.c, t.messages.c
+n = t.nodes.c
+m = t.messages.c
 # Spelled as in the partial index, without a parameter.
 _CONTINUED = select(n.id).where(
     n.scope_id == bindparam("scope"),
@@ -28,9 +29,12 @@ _CONTINUED = select(n.id).where(
     literal_column("unread = 1"),
 )
 FIRST = _CONTINUED.limit(bindparam("most"))
-UNREAD = 1  # of a turn; one more for each time that it was set aside
-MAX_NAMED = 200  # messages of a conversation that are looked at for names
-MAX_SET_ASIDE = 5  # times, after which a turn is not read any more
+# Of a turn; one more for each time that it was set aside.
+UNREAD = 1
+# Messages of a conversation that are looked at for names.
+MAX_NAMED = 200
+# Times, after which a turn is not read any more.
+MAX_SET_ASIDE = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,8 @@ class PostgresConnection:
     """One connection with SQLAlchemy over it."""
 
     def __init__(self, over: AsyncConnection, raw_connection: asyncpg.Connection) -> None:
-        self.over, self.raw = over, raw_connection
+        self.over = over
+        self.raw = raw_connection
 
     async def read(self, work: Work[Any], *, single: bool) -> Any:
         """Run a read, in a transaction unless it is a single statement."""
@@ -329,11 +330,11 @@ class PostgresConnections:
 
         A server that refuses some of them is shared with others, and the rest has to do.
         """
-        opened = await asyncio.gather(
+        connections = await asyncio.gather(
             *(self._take() for _ in range(self._size)), return_exceptions=True
         )
-        failures = [entry for entry in opened if not isinstance(entry, PostgresConnection)]
-        for entry in opened:
+        failures = [entry for entry in connections if not isinstance(entry, PostgresConnection)]
+        for entry in connections:
             if isinstance(entry, PostgresConnection):
                 await self._give(entry)
         if failures:

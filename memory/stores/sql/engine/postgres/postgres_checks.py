@@ -8,7 +8,8 @@ import asyncpg
 
 from memory.errors import NotUpgraded
 
-OLDEST = 15  # the oldest version of Postgres
+# The oldest version of Postgres.
+OLDEST = 15
 STATEMENT_MODE = (
     "a pooler in statement mode is in front of the server, and Mnemogate needs transactions. Set "
     "its pool_mode to transaction"

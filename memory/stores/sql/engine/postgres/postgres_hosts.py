@@ -10,7 +10,8 @@ from typing import Any
 
 import asyncpg
 
-HOST_SECONDS = 1.0  # for each of several hosts: less than a lease waits, whichever is the primary
+# For each of several hosts: less than a lease waits, whichever is the primary.
+HOST_SECONDS = 1.0
 
 
 async def connect(**arguments: Any) -> asyncpg.Connection:
@@ -25,8 +26,8 @@ async def connect(**arguments: Any) -> asyncpg.Connection:
     ports = arguments.pop("port", None)
     arguments["timeout"] = HOST_SECONDS
     failures = []
-    for i, host in enumerate(hosts):
-        port = ports[i] if isinstance(ports, list) else ports
+    for index, host in enumerate(hosts):
+        port = ports[index] if isinstance(ports, list) else ports
         try:
             return await asyncpg.connect(host=host, port=port, **arguments)
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as e:

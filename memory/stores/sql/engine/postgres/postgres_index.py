@@ -73,7 +73,8 @@ class PostgresIndex:
 
     def drop(self, conn: Connection, table: str, keys: Sequence[int]) -> None:
         """Remove documents, and what waits to become one."""
-        if table == "messages_fts":  # first: who is indexing one of them is waited for
+        # First: who is indexing one of them is waited for.
+        if table == "messages_fts":
             self._end_waiting(conn, keys)
         # a constant name
         sql = f"DELETE FROM {TABLES[table]} WHERE id = ANY($1::bigint[])"
@@ -89,7 +90,7 @@ class PostgresIndex:
         key = _key(conn)
         pair_numbers = [n for w in shared.pairs for n in _of_query(key, scope_id, "body", [w])]
         every_number = [n for w in shared.every for n in _of_query(key, scope_id, "body", [w])]
-        oldest_counted = fetch_sql(
+        oldest_rows = fetch_sql(
             conn,
             "SELECT id FROM passages WHERE scope_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2",
             scope_id,
@@ -104,7 +105,7 @@ class PostgresIndex:
             f"{look.format('terms @> $4::bigint[]')} ORDER BY 1",
             scope_id,
             pair_numbers,
-            oldest_counted[0][0] if oldest_counted else 0,
+            oldest_rows[0][0] if oldest_rows else 0,
             every_number,
             min(len(pair_numbers), 2),
         )
@@ -126,7 +127,8 @@ class PostgresIndex:
 
     def empty(self, conn: Connection) -> None:
         """Remove every document; all messages wait to be indexed again by a rebuild."""
-        tables = ", ".join(("unindexed", *TABLES.values()))  # constant names
+        # Constant names.
+        tables = ", ".join(("unindexed", *TABLES.values()))
         fetch_sql(conn, f"TRUNCATE {tables}")
 
     def list_beside_rows(
@@ -198,7 +200,8 @@ def _postings(
     lookups: column and words, without the scope's mark. max_rows: rows of one
     lookup.
     """
-    table, scope_id = place.table, place.scope_id
+    table = place.table
+    scope_id = place.scope_id
     term_places: list[int] = []
     numbers: list[int] = []
     for i, (column, words) in enumerate(lookups):

@@ -31,11 +31,17 @@ from memory.stores.sql.engine.postgres.postgres_statements import driver_argumen
 from memory.stores.sql.engine.waiting import ends_within
 
 log = logging.getLogger("mnemogate")
-BEAT_SECONDS, RETRY_SECONDS = 5.0, 1.0  # between renewals, and while it is not held
-HOLD_SECONDS, LEASE_SECONDS, REUSE_SECONDS = 10.0, 15.0, 3600.0
-ANSWER_SECONDS = 3.0  # for one renewal
-CATCH_UP_SECONDS = 0.5  # that requests wait for the renewal of a lease that was forgotten
-SKEWED_SECONDS = 5.0  # a clock that is further off is reported
+# Between renewals, and while it is not held.
+BEAT_SECONDS, RETRY_SECONDS = 5.0, 1.0
+HOLD_SECONDS = 10.0
+LEASE_SECONDS = 15.0
+REUSE_SECONDS = 3600.0
+# For one renewal.
+ANSWER_SECONDS = 3.0
+# That requests wait for the renewal of a lease that was forgotten.
+CATCH_UP_SECONDS = 0.5
+# A clock that is further off is reported.
+SKEWED_SECONDS = 5.0
 DATABASE_TIME = "extract(epoch FROM clock_timestamp())::float8"
 # Others that ended, as far as can be seen from here, hold nothing any more.
 OTHERS_HERE = "SELECT incarnation, pid FROM workers WHERE place = $1 AND incarnation <> $2"
@@ -75,10 +81,12 @@ class SlotLease:
         self.incarnation = incarnation or new_incarnation()
         self.slot: int | None = None
         self.living = 1
-        self._renewed_at = -HOLD_SECONDS  # by this process's clock, before the database was asked
+        # By this process's clock, before the database was asked.
+        self._renewed_at = -HOLD_SECONDS
         self._connection: asyncpg.Connection | None = None
         self._renewing: asyncio.Task[None] | None = None
-        self._has_failed = False  # the last renewal
+        # The last renewal.
+        self._has_failed = False
         self._on_beat: Callable[[bool], None] = lambda is_lost: None
         self._beating: asyncio.Task[None] | None = None
 
@@ -149,13 +157,16 @@ class SlotLease:
         await asyncio.shield(self._renewing)
 
     async def _renew(self) -> None:
-        began, wall, was_held = time.monotonic(), time.time(), self.is_held
+        began = time.monotonic()
+        wall = time.time()
+        was_held = self.is_held
         try:
             server_time = await self._ask(self._renew_over)
         except StoreUnavailable:
             self._has_failed = True
             raise
-        self._has_failed, self._renewed_at = False, began
+        self._has_failed = False
+        self._renewed_at = began
         clock.compare(wall, server_time)
         self._on_beat(not was_held)
 
@@ -163,7 +174,8 @@ class SlotLease:
         if self.slot is not None:
             server_time = await raw_connection.fetchval(RENEW, self.slot, self.incarnation)
             if server_time is None:
-                self._use_slot(None)  # silent for so long that another has it
+                # Silent for so long that another has it.
+                self._use_slot(None)
         if self.slot is None:
             server_time = await self._register(raw_connection)
         await _end_sessions(
@@ -177,7 +189,8 @@ class SlotLease:
             await raw_connection.execute(REGISTER_LOCK)
             await raw_connection.execute(OUTDATED)
             await self._remove_dead(raw_connection)
-            name, place = f"{socket.gethostname()}/{os.getpid()}", process_place()
+            name = f"{socket.gethostname()}/{os.getpid()}"
+            place = process_place()
             registration = (self.incarnation, name, os.getpid(), place, _version())
             row = await raw_connection.fetchrow(REGISTER, *registration)
         if row is None:
@@ -222,7 +235,8 @@ class SlotLease:
         return await work(self._connection)
 
     async def _disconnect(self) -> None:
-        raw_connection, self._connection = self._connection, None
+        raw_connection = self._connection
+        self._connection = None
         if raw_connection is not None:
             raw_connection.terminate()
 
@@ -272,7 +286,8 @@ def _has_ended(pid: int) -> bool:
 def _version() -> str:
     try:
         return version("mnemogate")
-    except PackageNotFoundError:  # a checkout that was never installed
+    except PackageNotFoundError:
+        # A checkout that was never installed.
         return ""
 
 

@@ -13,9 +13,12 @@ from memory.stores.sql.engine.postgres.postgres_driver import DRIVER
 from memory.stores.sql.engine.postgres.postgres_statements import cache_arguments
 from memory.stores.sql.engine.sql_driver import DRIVER_OPTION
 
-UPGRADING = 7_205_603  # Postgres' number of the lock that one upgrade at a time holds
-TRIES, PAUSE_SECONDS = 40, 1.0
-LOCKED = {"55P03", "40P01"}  # a lock was not free in time, a deadlock
+# Postgres' number of the lock that one upgrade at a time holds.
+UPGRADING = 7_205_603
+TRIES = 40
+PAUSE_SECONDS = 1.0
+# A lock was not free in time, a deadlock.
+LOCKED = {"55P03", "40P01"}
 
 
 def migrate(url: str, work: Callable[[Connection], None]) -> None:

@@ -50,11 +50,9 @@ def look(url: str) -> tuple[str, str | None]:
         has_tables = await raw_connection.fetchval(
             "SELECT to_regclass('alembic_version') IS NOT NULL"
         )
-        revision = (
-            await raw_connection.fetchval("SELECT version_num FROM alembic_version")
-            if has_tables
-            else None
-        )
+        revision = None
+        if has_tables:
+            revision = await raw_connection.fetchval("SELECT version_num FROM alembic_version")
         return f"{server_version.major}.{server_version.minor}", revision
 
     return _ask(url, work)
@@ -86,7 +84,8 @@ def _ask(url: str, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         try:
             results.append(asyncio.run(ask()))
         except BaseException as e:
-            failures.append(e)  # raised below, in the caller's thread
+            # Raised below, in the caller's thread.
+            failures.append(e)
 
     thread = threading.Thread(target=run, name="postgres-probe")
     thread.start()

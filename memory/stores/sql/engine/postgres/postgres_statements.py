@@ -21,7 +21,8 @@ from sqlalchemy.util import await_only
 from memory.stores.sql.engine.statements import Query, RowSet, all_storable
 
 # Classes of values that do not fit, or are longer than an index takes, and of broken constraints.
-UNFIT, BROKEN = ("22", "54"), "23"
+UNFIT = ("22", "54")
+BROKEN = "23"
 OF_SQLALCHEMY = {
     "async_creator_fn",
     "async_fallback",
@@ -53,13 +54,12 @@ def cache_arguments(statements: int) -> dict[str, Any]:
     engine_arguments = {
         "statement_cache_size": statements,
         "prepared_statement_cache_size": statements,
-        "max_cacheable_statement_size": 0,  # any: one without a name takes two round trips
+        # Any: one without a name takes two round trips.
+        "max_cacheable_statement_size": 0,
     }
-    return (
-        engine_arguments
-        if statements
-        else {**engine_arguments, "prepared_statement_name_func": str}
-    )
+    if statements:
+        return engine_arguments
+    return {**engine_arguments, "prepared_statement_name_func": str}
 
 
 async def learn_arrays(raw_connection: Any) -> None:

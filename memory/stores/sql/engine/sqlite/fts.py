@@ -44,13 +44,18 @@ from memory.stores.sql.index.index_changes import DocumentWords, IndexChange, no
 
 # most postings of a word that are read; a frequent word distinguishes nothing
 MAX_OCCURRENCES = 5000
-COUNTED = 20_000  # most documents counted for the rarity of a word
+# Most documents counted for the rarity of a word.
+COUNTED = 20_000
 CHUNK = 400
-MAX_DOCUMENT_CHARACTERS = 100_000  # indexed of a text
-INDEX_CHARACTERS = 8000  # of one message, unless the database says otherwise
-MESSAGES_INDEX, PASSAGES_INDEX = "messages_fts", "passages_fts"
+# Indexed of a text.
+MAX_DOCUMENT_CHARACTERS = 100_000
+# Of one message, unless the database says otherwise.
+INDEX_CHARACTERS = 8000
+MESSAGES_INDEX = "messages_fts"
+PASSAGES_INDEX = "passages_fts"
 FILES_INDEX = "file_passages_fts"
-TERMS_MARK = "terms"  # of `TERMS_VERSION`, among the marks
+# Of `TERMS_VERSION`, among the marks.
+TERMS_MARK = "terms"
 _TERMS_MARK = select(t.marks.c.upto).where(t.marks.c.name == TERMS_MARK)
 _ANY_ROW = (
     select(t.messages.c.id)
@@ -58,13 +63,20 @@ _ANY_ROW = (
     .limit(1)
 )
 LIMIT_OPTION = "mnemogate_index_limit"
-BESIDE_CHARACTERS = 500  # indexed of a speaker, and of the message before
-DAY = 86400  # seconds
-TEXT = 400  # characters of a candidate that are inspected
-ROLES = ("user", "assistant")  # speakers without names
-SHARED, RAREST = 32, 6  # words of a text used to find its duplicates
-RECENT_ROWS, MAX_ALIKE_ROWS = 1000, 24  # passages among which, and that are looked at
-QUICK_POOL = 50  # candidates of a search that each turn makes
+# Indexed of a speaker, and of the message before.
+BESIDE_CHARACTERS = 500
+# Seconds.
+DAY = 86400
+# Characters of a candidate that are inspected.
+TEXT = 400
+# Speakers without names.
+ROLES = ("user", "assistant")
+# Words of a text used to find its duplicates.
+SHARED, RAREST = 32, 6
+# Passages among which, and that are looked at.
+RECENT_ROWS, MAX_ALIKE_ROWS = 1000, 24
+# Candidates of a search that each turn makes.
+QUICK_POOL = 50
 Beside = Callable[[Connection, Sequence[int]], dict[int, tuple[int | None, int | None]]]
 
 
@@ -96,7 +108,9 @@ def index_limit(conn: Connection) -> IndexLimit:
     """Return the limit of a connection's database."""
     limit_option = conn.get_execution_options().get(LIMIT_OPTION)
     # Of a migration, or a command.
-    return limit_option if isinstance(limit_option, IndexLimit) else IndexLimit()
+    if isinstance(limit_option, IndexLimit):
+        return limit_option
+    return IndexLimit()
 
 
 def put_document(conn: Connection, table: str, key: int, doc: SearchDocument) -> None:
@@ -209,11 +223,12 @@ def find_rows(
         return None
     if not (size := _size(conn, corner)):
         return {}
-    asked = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
+    lookups = list(term_lookups(corner.scope_id, query.text, thorough=query.thorough))
     if corner.may_hold is not None:
-        asked = list(filter(corner.may_hold, asked))
-    matches = _matches(conn, corner, asked, size)
-    rows, limits = _StoredRows(conn, corner), (query.candidates, query.wanted)
+        lookups = list(filter(corner.may_hold, lookups))
+    matches = _matches(conn, corner, lookups, size)
+    rows = _StoredRows(conn, corner)
+    limits = (query.candidates, query.wanted)
     if not query.thorough:
         is_covered = round(matches.best_coverage(), DIGITS) >= query.least
         if query.least and not (similarity or is_covered or matches.sharing):
@@ -223,9 +238,12 @@ def find_rows(
     no_similarity = SimilarityScores()
     ranked_rows, pool = rank(rows, query.text, matches, no_similarity, (query.candidates, HITS))
     texts = [(pool[k].text, r.score) for k, r in ranked_rows.items() if k in pool]
-    words = related_words({w for x in asked for w in x.words}, texts)
+    words = related_words({w for x in lookups for w in x.words}, texts)
     lookups = [word_lookup(corner.scope_id, w) for w in words]
-    postings = _postings(conn, corner, lookups, MAX_RELATED) if lookups else []
+    if lookups:
+        postings = _postings(conn, corner, lookups, MAX_RELATED)
+    else:
+        postings = []
     return rank(rows, query.text, widen(matches, words, postings), similarity, limits)[0]
 
 
@@ -255,7 +273,8 @@ class _StoredRows:
     """The candidates of one search, each read once: it ranks them twice."""
 
     def __init__(self, conn: Connection, corner: IndexScope) -> None:
-        self._conn, self._corner = conn, corner
+        self._conn = conn
+        self._corner = corner
         self._rows: dict[int, SearchHits | None] = {}
         self._neighbour_keys: dict[int, tuple[int | None, int | None]] = {}
 
@@ -327,7 +346,8 @@ def _postings(
     conn: Connection, corner: IndexScope, lookups: Sequence[TermLookup], max_rows: int
 ) -> list[list[int]]:
     """Return the newest rows of each lookup, at most so many."""
-    drops_frequent = max_rows == MAX_RELATED  # of a related word, such rows count for nothing
+    # Of a related word, such rows count for nothing.
+    drops_frequent = max_rows == MAX_RELATED
     place = IndexPlace(
         corner.table, corner.scope_id, corner.first, corner.last, drops_frequent=drops_frequent
     )

@@ -37,32 +37,33 @@ from memory.stores.sql.index.index_changes import CHANGES_OPTION, IndexChanges
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 READERS = 3
-READING, WRITING = "BEGIN", "BEGIN IMMEDIATE"
+READING = "BEGIN"
+WRITING = "BEGIN IMMEDIATE"
 # seconds that works on the loop's thread may wait on average, the newest one's share in that, and
 # seconds without
-MAX_INLINE_SECONDS, EWMA_WEIGHT, INLINE_BACKOFF_SECONDS = (
-    0.01,
-    0.02,
-    10.0,
-)
+MAX_INLINE_SECONDS = 0.01
+EWMA_WEIGHT = 0.02
+INLINE_BACKOFF_SECONDS = 10.0
 # page size of a new database: a turn touches a dozen pages, and a commit writes each
 # whole
 PAGE = 2048
-CHECKPOINT = 512  # works on the loop's thread between checkpoints: some 8 MB of log
+# Works on the loop's thread between checkpoints: some 8 MB of log.
+CHECKPOINT = 512
 # A group of the writer's thread that took longer than this (a piece of a long work: 2 MB of log)
 # counts as so many: writes that wait for the thread wait for a checkpoint of two of them at most.
-LONG_GROUP_SECONDS, LONG_GROUP_WORKS = 0.004, 256
-BEHIND = 2048  # works beside one checkpoint, after which they wait for it
+LONG_GROUP_SECONDS = 0.004
+LONG_GROUP_WORKS = 256
+# Works beside one checkpoint, after which they wait for it.
+BEHIND = 2048
 # Pages in the log (32 MB) after which writes wait until it is begun anew. A shorter one is begun
 # anew without that as soon as a checkpoint ends and nobody has written meanwhile.
 LONG_LOG_PAGES = 16_384
-BUSY_TIMEOUT_MS = 5000  # ms that a write waits for another's
+# Ms that a write waits for another's.
+BUSY_TIMEOUT_MS = 5000
 # bytes of the database that connections keep at hand: on the loop's thread, and others by what they
 # do
-PAGES_HERE, PAGES = (
-    2 << 20,
-    {READING: 1 << 19, WRITING: 1 << 20},
-)
+PAGES_HERE = 2 << 20
+PAGES = {READING: 1 << 19, WRITING: 1 << 20}
 # Bytes to which the log file is truncated after a larger write.
 EVERYWHERE = (
     "temp_store=MEMORY",
@@ -79,7 +80,8 @@ class SqliteConnection:
     def __init__(
         self, raw_connection: sqlite3.Connection, begin: str, options: Mapping[str, Any]
     ) -> None:
-        self.raw, self._begin = raw_connection, begin
+        self.raw = raw_connection
+        self._begin = begin
         self._engine = create_engine(
             "sqlite://",
             creator=lambda: raw_connection,
@@ -114,7 +116,8 @@ class SqliteConnection:
         return results
 
     def release_lock(self) -> None:
-        open_transaction, self._over = self._over, None
+        open_transaction = self._over
+        self._over = None
         if open_transaction is not None:
             open_transaction.close()
 
@@ -125,7 +128,8 @@ class ConnectionThread:
     def __init__(self, conn: aiosqlite.Connection, begin: str, options: Mapping[str, Any]) -> None:
         self._conn = conn
         self._lite = SqliteConnection(conn._conn, begin, options)
-        self.turn = asyncio.Lock()  # the writer's: a group of writes, or the end of a checkpoint
+        # The writer's: a group of writes, or the end of a checkpoint.
+        self.turn = asyncio.Lock()
 
     @property
     def raw(self) -> sqlite3.Connection:
@@ -190,7 +194,9 @@ class SqliteThreads:
         """Do nothing: the data folder is locked instead."""
 
     def __init__(self, path: str, synchronous: str, options: Mapping[str, Any]) -> None:
-        self._path, self._synchronous, self._options = path, synchronous, options
+        self._path = path
+        self._synchronous = synchronous
+        self._options = options
         self._open_connections: list[ConnectionThread] = []
         self._readers: asyncio.LifoQueue[ConnectionThread] = asyncio.LifoQueue()
         self._writer: ConnectionThread | None = None
@@ -201,7 +207,8 @@ class SqliteThreads:
         self._since_checkpoint = 0
         self.checkpoint: asyncio.Task[None] | None = None
         self.pause: asyncio.Future[None] | None = None
-        self.index_changes = IndexChanges()  # of `at_once`
+        # Of `at_once`.
+        self.index_changes = IndexChanges()
 
     async def open(self) -> None:
         """Connect; safe to repeat after a failure. Raises OSError."""
@@ -299,7 +306,8 @@ class SqliteThreads:
 
         Raises what a work raised.
         """
-        connection, begun_at = self._own_connection, time.monotonic()
+        connection = self._own_connection
+        begun_at = time.monotonic()
         if connection is None or begun_at < self._rests_until:
             return None
         cpu_begun_at = time.thread_time()
@@ -316,7 +324,8 @@ class SqliteThreads:
             waited = now - begun_at - (time.thread_time() - cpu_begun_at)
             self._pace += EWMA_WEIGHT * (waited - self._pace)
             if self._pace > MAX_INLINE_SECONDS:
-                self._rests_until, self._pace = now + INLINE_BACKOFF_SECONDS, 0.0
+                self._rests_until = now + INLINE_BACKOFF_SECONDS
+                self._pace = 0.0
             if not reading:
                 self.index_changes.settle(committed=results is not None)
         if not reading:
@@ -346,7 +355,8 @@ class SqliteThreads:
         one that they outrun.
         """
         try:
-            thread, writer = self._checkpointer, self._writer
+            thread = self._checkpointer
+            writer = self._writer
             if thread is None or writer is None:
                 return
             if await thread.call(thread.checkpoint) < LONG_LOG_PAGES and self.pause is None:
@@ -376,7 +386,8 @@ class SqliteThreads:
     async def close(self) -> None:
         if self.checkpoint is not None:
             await asyncio.wait([self.checkpoint])
-        connection, self._own_connection = self._own_connection, None
+        connection = self._own_connection
+        self._own_connection = None
         if connection is not None:
             for lite in connection:
                 lite.release_lock()

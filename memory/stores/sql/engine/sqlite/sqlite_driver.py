@@ -25,7 +25,8 @@ from memory.stores.sql.engine.statements import RowSet
 
 A = TypeVar("A")
 T = TypeVar("T")
-SEVERAL = 8  # rows inserted by one statement
+# Rows inserted by one statement.
+SEVERAL = 8
 
 
 class SqliteDriver:
@@ -37,7 +38,8 @@ class SqliteDriver:
         self.index: SearchIndex = SqliteIndex()
 
     def execute(self, conn: Connection, statement: Executable, values: Mapping[str, Any]) -> RowSet:
-        compiled_statement, raw_connection = _compile(statement), conn.connection.dbapi_connection
+        compiled_statement = _compile(statement)
+        raw_connection = conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
         if writes is not None and writes.is_gathering:
             rows = (values,)
@@ -55,7 +57,8 @@ class SqliteDriver:
     def add_rows(
         self, conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        compiled_statement, raw_connection = _compile(statement), conn.connection.dbapi_connection
+        compiled_statement = _compile(statement)
+        raw_connection = conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
         if writes is None or not writes.take(raw_connection, compiled_statement, rows):
             run = compiled_statement.at_once if len(rows) <= SEVERAL else compiled_statement.run_all
@@ -110,12 +113,16 @@ class _Compiled:
         self._row: Callable[..., Any] = (
             _row_type([c.key for c in columns]) if columns else _plain_row
         )
-        self._sql_by_row_count: dict[int, str] = {}  # by the number of rows
+        # By the number of rows.
+        self._sql_by_row_count: dict[int, str] = {}
         self._booleans = [i for i, c in enumerate(columns) if isinstance(c.type, Boolean)]
 
     def run(self, raw_connection: Any, values: Mapping[str, Any]) -> RowSet:
         pick = self._pick_values
-        parameters = self._values_of(values) if pick is None else pick(values)
+        if pick is None:
+            parameters = self._values_of(values)
+        else:
+            parameters = pick(values)
         cursor = raw_connection.execute(self.sql, parameters)
         if not cursor.description:
             return RowSet()
@@ -159,7 +166,8 @@ def _plain_row(*values: Any) -> tuple[Any, ...]:
     return values
 
 
-@lru_cache(1024)  # more than there are; the shapes of searches are many
+# More than there are; the shapes of searches are many.
+@lru_cache(1024)
 def _compile(statement: Any) -> _Compiled:
     return _Compiled(statement)
 

@@ -18,8 +18,10 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import IndexPlace, SharedWords
 from memory.stores.sql.engine.statements import execute, put_row
 
-LOOK_AHEAD_ROWS = 512  # most messages of an import that one check skips
-SET_BACK = 60.0  # how far a clock may be set back without hiding new messages from search
+# Most messages of an import that one check skips.
+LOOK_AHEAD_ROWS = 512
+# How far a clock may be set back without hiding new messages from search.
+SET_BACK = 60.0
 MARK = select(t.marks.c.upto).where(t.marks.c.name == "messages")
 # Messages are put into the index in the order of their keys, so the key of one to be stored has to
 # be greater than all, even with a clock set back.
@@ -50,7 +52,8 @@ FTS_SQL = (
 for _name in t.FTS:
     _create = DDL(FTS_SQL.format(_name))  # type: ignore[no-untyped-call]
     event.listen(t.metadata, "after_create", _create.execute_if(dialect="sqlite"))
-INDEXED = (t.messages, t.passages, t.file_tables.file_passages)  # as `schema.FTS`
+# As `schema.FTS`.
+INDEXED = (t.messages, t.passages, t.file_tables.file_passages)
 _decode_keys = msgspec.json.Decoder(list[int]).decode
 PUT = "INSERT OR REPLACE INTO {} (rowid, scope, body, speaker, prev, day) VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -95,7 +98,8 @@ class SqliteIndex:
         return keys
 
     def list_sharing_words(self, conn: Connection, scope_id: int, shared: SharedWords) -> list[int]:
-        raw_connection, prefix = _raw(conn), scope_mark(scope_id)
+        raw_connection = _raw(conn)
+        prefix = scope_mark(scope_id)
         terms = [f'"{prefix}{word}"' for word in shared.pairs]
         pairs = " OR ".join(f"({a} AND {b})" for a, b in combinations(terms, 2)) or terms[0]
         every_word = " AND ".join(f'"{prefix}{word}"' for word in shared.every)
@@ -114,7 +118,8 @@ class SqliteIndex:
     def list_speakers(
         self, conn: Connection, place: tuple[str, int], words: Sequence[str]
     ) -> list[str]:
-        table, prefix = place[0], scope_mark(place[1])
+        table = place[0]
+        prefix = scope_mark(place[1])
         # a constant name
         query = f"SELECT %d WHERE EXISTS (SELECT 1 FROM {table} WHERE {table} MATCH ?)"
         sql = " UNION ALL ".join(query % i for i in range(len(words)))
@@ -172,8 +177,8 @@ class SqliteIndex:
             return conn.execute(
                 NEXT, {"mark": indexed_up_to, "ahead": LOOK_AHEAD_ROWS, "most": max_rows}
             ).all()
-        earliest = time_of(indexed_up_to) - SET_BACK
-        values = {"scope": scope_id, "since": earliest, "mark": indexed_up_to, "most": max_rows}
+        since = time_of(indexed_up_to) - SET_BACK
+        values = {"scope": scope_id, "since": since, "mark": indexed_up_to, "most": max_rows}
         return conn.execute(NEXT_HERE, values).all()
 
     def settle(
@@ -190,7 +195,9 @@ class SqliteIndex:
             passed_count, upto = conn.execute(PASSED, values).one()
         if upto is not None:
             put_row(conn, t.marks, ("name",), name="messages", upto=upto)
-        return max_rows if passed_count == LOOK_AHEAD_ROWS else settled_count
+        if passed_count == LOOK_AHEAD_ROWS:
+            return max_rows
+        return settled_count
 
     def has_waiting(self, conn: Connection, scope_id: int, but: int | None) -> bool:
         indexed_up_to = _mark(conn)

@@ -99,7 +99,8 @@ def _background() -> None:
     op.create_index("ix_jobs_conversation", "jobs", ["conversation"])
     op.create_index("ix_jobs_scope_id", "jobs", ["scope_id"])
     op.drop_index("ix_ledger_scope_id", "ledger")
-    op.drop_table("ledger")  # what it held is of use for ten minutes, and now stands in the nodes
+    # What it held is of use for ten minutes, and now stands in the nodes.
+    op.drop_table("ledger")
     op.add_column("nodes", sa.Column("request", sa.LargeBinary()))
     op.add_column("nodes", sa.Column("rounds", sa.Text()))
     op.create_index("ix_nodes_request", "nodes", ["request"])

@@ -46,7 +46,8 @@ HOLDERS = {
 CHAINING = {"previous_response_id": "responses", "conversation": "conversations"}
 LEADING = frozenset({*HOLDERS, *CHAINING, "content", "id", "input", "items", "type"})
 ENDINGS = ("_id", "_ids")
-FILES = "file"  # `input_file_id`, `training_file_ids`: files too
+# `input_file_id`, `training_file_ids`: files too.
+FILES = "file"
 CLIENT_WORDS = frozenset(
     {
         "account",
@@ -110,21 +111,26 @@ OWN_WORDS = frozenset(
 )
 VARIABLES = "variables"
 CITATION = "container_file_citation"
-PUBLIC = "anthropic"  # the type of a skill that is the provider's own
-CONNECTOR = "connector_"  # what the ids of the provider's own begin with
+# The type of a skill that is the provider's own.
+PUBLIC = "anthropic"
+# What the ids of the provider's own begin with.
+CONNECTOR = "connector_"
 # What is said: no member of it names a model that is asked.
 SPOKEN = frozenset({"messages", "input", "items", "instructions", "system", "output"})
 MODELS = ("model", "models")
-MAX_DEPTH = 24  # nothing that the APIs define lies deeper
+# Nothing that the APIs define lies deeper.
+MAX_DEPTH = 24
 
 _endings = re.compile(rb'_ids?"')
 _places = tuple(f'"{name}"'.encode() for name in PLACES)
 _holders = tuple(f'"{name}"'.encode() for name in HOLDERS)
 _holder = re.compile(rb'"(?:' + "|".join(HOLDERS).encode() + rb')"\s*:\s*\{')
 _chaining = tuple(f'"{name}"'.encode() for name in CHAINING)
-_escaped = re.compile(rb"\\u00[4-7]")  # a member may be spelt with it
+# A member may be spelt with it.
+_escaped = re.compile(rb"\\u00[4-7]")
 MEMBER_BYTES = 64
-SPLIT_BYTES = 1 << 16  # of a text that is taken apart at its quotes
+# Of a text that is taken apart at its quotes.
+SPLIT_BYTES = 1 << 16
 _named = frozenset(name.encode() for name in (*PLACES, *HOLDERS, *CHAINING, "models"))
 
 
@@ -226,7 +232,9 @@ def place_of(member: str) -> str | None:
         return "files"
     if stem.endswith("y"):
         return f"{stem[:-1]}ies"
-    return f"{stem}es" if stem.endswith(("s", "x", "ch", "sh")) else f"{stem}s"
+    if stem.endswith(("s", "x", "ch", "sh")):
+        return f"{stem}es"
+    return f"{stem}s"
 
 
 def _named_by(member: str, value: Json) -> Iterator[tuple[str, str]]:

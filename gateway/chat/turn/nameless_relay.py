@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from gateway.apis.responses.responses_format import RESPONSES
 from gateway.chat.intake.body import ModelMissing
+from gateway.chat.intake.relayed_names import check_content
 from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored.relayed_names import check_content
-from gateway.chat.stored.stored_passthrough import StoredPassthrough
+from gateway.chat.turn.passing import relay_stored
 from gateway.errors import GatewayError
 from gateway.http.asgi import Send, respond_error
 from gateway.relay.endpoint import RelayedContent, pass_on
@@ -57,7 +57,8 @@ class _NamelessRequest(NamedTuple):
         is_stored = self.members.get("store") is not False
         if not is_stored or folded_path(content.path) != f"/{RESPONSES.name}":
             return PassthroughProducer(forward, passing, content.wants_events)
-        names, principal = self.gateway.names, content.principal
+        names = self.gateway.names
+        principal = content.principal
         request = TurnInput(
             id=self.id,
             principal=principal,
@@ -77,4 +78,4 @@ class _NamelessRequest(NamedTuple):
             api=RESPONSES,
             whole_facts=None,
         )
-        return StoredPassthrough(self.gateway, request, forward, passing)
+        return relay_stored(self.gateway, request, forward, passing)

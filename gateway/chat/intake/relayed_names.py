@@ -12,16 +12,19 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from gateway.apis.responses.responses_format import input_items
-from gateway.chat.stored.kept_conversations import conversation_named, find_conversation
-from gateway.chat.stored.named_objects import place_of
-from gateway.chat.stored.stored_names import (
+from gateway.chat.intake.named_objects import place_of
+from gateway.chat.intake.owned_responses import (
+    conversation_named,
+    find_conversation,
+    find_own,
+)
+from gateway.chat.intake.stored_names import (
     NAMING,
     check_items,
     check_members,
     check_names,
     may_name,
 )
-from gateway.chat.stored.stored_responses import find_own
 from gateway.errors import BadRequest
 from gateway.http.json_thread import run_by_weight
 from gateway.relay.endpoint import RelayedContent
@@ -41,7 +44,8 @@ MOST_FIELDS = 1000
 
 async def check_content(gateway: GatewayState, content: RelayedContent) -> None:
     """Raise ResourceNotFound, Forbidden or BadRequest if a body names what is not the caller's."""
-    raw_body, principal = content.data, content.principal
+    raw_body = content.data
+    principal = content.principal
     body = await run_by_weight(raw_body, _body_of, content)
     if body is None:
         return
@@ -63,7 +67,8 @@ def _body_of(content: RelayedContent) -> Json | None:
     raw_body = content.data
     is_json = raw_body.lstrip(BEFORE_JSON).startswith((b"{", b"["))
     if _is_form(content):
-        if is_json and _may_lead(content):  # which some servers read whatever its type
+        # Which some servers read whatever its type.
+        if is_json and _may_lead(content):
             raise _unreadable("it says that it is a form, and begins as JSON")
         return _form_of(content)
     if not is_json or not _may_lead(content):
@@ -75,12 +80,15 @@ def _body_of(content: RelayedContent) -> Json | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise _unreadable(str(e)[:200]) from e
     check_members(raw_body)
-    return members if isinstance(members, dict) else {"items": members}
+    if isinstance(members, dict):
+        return members
+    return {"items": members}
 
 
 def _may_lead(content: RelayedContent) -> bool:
     """Tell whether JSON may name something, before it is read."""
-    text = content.data.replace(b"\x00", b"").lower()  # what is in UTF-16 names things too
+    # What is in UTF-16 names things too.
+    text = content.data.replace(b"\x00", b"").lower()
     return may_name(content.principal, text) or any(name in text for name in NAMING)
 
 
@@ -91,7 +99,8 @@ def _is_form(content: RelayedContent) -> bool:
 
 def _form_of(content: RelayedContent) -> Json:
     """Return the fields of a form that may name something."""
-    data, kind = content.data, content.content_type
+    data = content.data
+    kind = content.content_type
     if not is_form(kind):
         try:
             form_fields = parse_qsl(data.decode("latin-1"), max_num_fields=MOST_FIELDS)

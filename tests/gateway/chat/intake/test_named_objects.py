@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.chat.stored.named_objects import (
+from gateway.chat.intake.named_objects import (
     may_name_models,
     may_name_objects,
     models_in,

@@ -11,11 +11,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from gateway.apis.responses.responses_format import input_items
 from gateway.auth.authenticator import Principal
-from gateway.chat.intake.request import TurnInput
-from gateway.chat.stored import kept_responses
-from gateway.chat.stored.named_objects import (
+from gateway.chat.intake.named_objects import (
     may_lead,
     may_name_models,
     may_name_objects,
@@ -23,6 +20,9 @@ from gateway.chat.stored.named_objects import (
     names_nothing,
     objects_in,
 )
+from gateway.chat.intake.owned_responses import store_is_away
+from gateway.chat.intake.request import TurnInput
+from gateway.chat.intake.whole_body import read_input, read_whole
 from gateway.errors import BadRequest, Forbidden, ResourceNotFound, Unavailable
 from gateway.http.json_thread import look_for, run_by_weight
 from gateway.routing.router import is_model_allowed
@@ -37,7 +37,8 @@ from memory import StoreUnavailable
 # What a body names stored responses, conversations and items with; an escape may spell it.
 CHAINING = (b"previous_response_id", b'"conversation"', b"item_reference")
 NAMING = (*CHAINING, b'"id"', b"\\u00")
-CONTAINERS = "containers"  # those that answers told of are known, as items are
+# Those that answers told of are known, as items are.
+CONTAINERS = "containers"
 
 
 async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnInput:
@@ -51,20 +52,24 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
     # It goes on as it came.
     if not request.uses_memory and await look_for(request.raw_body, *CHAINING):
         await run_by_weight(request.raw_body, check_members, request.raw_body)
-    history = request.whole_facts.history if request.whole_facts is not None else None
+    history = None
+    if request.whole_facts is not None:
+        history = request.whole_facts.history
     text = (history.unchecked if history is not None else b"") or request.raw_body
     if len(text) <= SURE_BYTES and names_nothing(text):
-        objects, models = False, False
+        objects = False
+        models = False
     else:
         objects, models = await run_by_weight(text, _look_through, text)
     if history is not None and not (objects or models):
         history.after.checked = True
     if not (objects or (models and "*" not in principal.models)):
         return request
-    request = await kept_responses.read_input(request)
+    request = await read_input(request)
     body = request.body
-    if request.api.is_chat:  # whose messages are not decoded
-        body = await run_by_weight(request.raw_body, kept_responses.read_whole, request.raw_body)
+    # Whose messages are not decoded.
+    if request.api.is_chat:
+        body = await run_by_weight(request.raw_body, read_whole, request.raw_body)
     await check_names(gateway, principal, request.user, request.raw_body, body)
     return request
 
@@ -115,20 +120,6 @@ def check_members(raw_body: bytes) -> None:
         ) from e
 
 
-async def check_references(gateway: GatewayState, request: TurnInput) -> TurnInput:
-    """Return the request; it is read whole if it names items by their ids.
-
-    A caller with an account of their own is guarded by the provider, so items that are unknown here
-    are theirs. Raises ResourceNotFound for another owner's item, BadRequest, Unavailable.
-    """
-    account = gateway.keys.own
-    if account and not request.uses_memory:
-        return request
-    request = await kept_responses.read_input(request)
-    await check_items(gateway, request.principal, request.user, input_items(request.body))
-    return request
-
-
 async def check_items(
     gateway: GatewayState, principal: Principal, user: str | None, items: list[Json]
 ) -> None:
@@ -150,7 +141,8 @@ async def check_items(
     except Unavailable:
         if not gateway.keys.own:
             raise
-        return  # the account is the caller's own
+        # The account is the caller's own.
+        return
     for name in ids:
         is_known = name in owners
         if owners.get(name) != user if is_known else not gateway.keys.own:
@@ -167,7 +159,7 @@ async def _owners_of(gateway: GatewayState, tenant: str, ids: list[str]) -> dict
         await gateway.memory.wait_until_ready()
         return await gateway.responses.owners_of(tenant, ids[:LOOKED_UP])
     except StoreUnavailable as e:
-        raise kept_responses.store_is_away() from e
+        raise store_is_away() from e
 
 
 def _out_of_reach(principal: Principal, body: Json) -> list[tuple[str, str]]:
