@@ -233,41 +233,11 @@ FULL = {
     "gateway.management.context",
     "gateway.storage.responses",
     "gateway.wire.chat",
-    "memory.conversation.history",
     "memory.service",
     "memory.stores.sql.engine.database",
     "memory.stores.sql.engine.postgres.postgres",
     "memory.stores.sql.engine.schema",
     "memory.stores.sql.turns.journal",
-}
-# Rooms that others are at work in; each to follow in time.
-AT_WORK = {
-    "gateway.apis.call_ids",
-    "gateway.apis.chat.chat_format",
-    "gateway.apis.chat.hidden_exchange",
-    "gateway.apis.chat.repeated_calls",
-    "gateway.apis.messages.messages_format",
-    "gateway.apis.responses.responses_format",
-    "gateway.apis.translation.chat_reply_parts",
-    "gateway.chat.intake.named_objects",
-    "gateway.tools.mcp_client",
-    "gateway.tools.mcp_connection",
-    "gateway.tools.mcp_definitions",
-    "gateway.tools.mcp_messages",
-    "gateway.tools.mcp_stdio",
-    "gateway.tools.mcp_tool",
-    "gateway.tools.results",
-    "gateway.wire.merge",
-    "gateway.wire.part_keys",
-    "gateway.wire.told_choices",
-    "memory.conversation.beginnings",
-    "memory.conversation.json_spans",
-    "memory.conversation.openings",
-    "memory.jobs.fact_answer",
-    "memory.jobs.fact_writer",
-    "memory.retrieval.auto_recall",
-    "memory.search.lexicon",
-    "memory.stores.sql.rows.passage_lifecycle",
 }
 DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:)")
 
@@ -285,7 +255,7 @@ def comments_behind_code(name: str) -> list[int]:
 
 
 def test_comments_stand_above_the_code():
-    assert {name for name in FILES if comments_behind_code(name)} <= FULL | AT_WORK
+    assert {name for name in FILES if comments_behind_code(name)} <= FULL
 
 
 def drawn_errors() -> dict[str, tuple[str, str]]:

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from gateway.wire.chat import Json
 from memory import Messages
 
-PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch  # that JSON spells in one way, nearly always
-SEARCHED_IDS = 4  # that are looked for in all the bytes of a request
+# Ids that JSON spells in one way, nearly always.
+PLAIN_ID = re.compile(r"[\w.:-]+", re.ASCII).fullmatch
+# So many ids are looked for in all the bytes of a request.
+SEARCHED_IDS = 4
 # Where the parts of an answer have the id of a call, by their type.
 CALL_MEMBERS = {"function_call": "call_id", "custom_tool_call": "call_id", "tool_use": "id"}
 RESULT_MEMBERS = {"function_call_output": "call_id", "tool_result": "tool_use_id"}

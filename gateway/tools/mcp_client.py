@@ -18,7 +18,8 @@ from gateway.tools.mcp_connection import SessionState
 from gateway.tools.mcp_messages import MESSAGE_BYTES, AnswerStore, lighten_message
 from gateway.tools.mcp_stdio import run_server
 
-CONNECT_SECONDS, READ_SECONDS = 10.0, 610.0  # no run takes longer than 600 s
+# No run takes longer than 600 s
+CONNECT_SECONDS, READ_SECONDS = 10.0, 610.0
 SESSION_HEADER = "mcp-session-id"
 INFO = types.Implementation(name="mnemogate", version="0")
 EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")

@@ -154,7 +154,8 @@ class McpConnection:
             error: Exception = SessionExpired("it knows the session no longer") if is_expired else e
         except (OSError, EOFError) as e:
             error = e
-        except (ValueError, RuntimeError) as e:  # of the package's models
+        # What the package's models raise.
+        except (ValueError, RuntimeError) as e:
             raise ServerRefused(f"what the server answered is not MCP ({type(e).__name__})") from e
         if self._owner is owner:
             if not isinstance(error, SessionExpired):

@@ -21,13 +21,16 @@ from gateway.wire.chat import Json
 from gateway.wire.json_weight import is_light, is_readable
 
 MESSAGE_BYTES = 8 << 20
-KEPT_BYTES = 128 << 20  # of answers that wait for who asked
-MENDED_VALUES = 100_000  # of a message that only a slower reader takes
+# Bytes of answers that wait for who asked.
+KEPT_BYTES = 128 << 20
+# Values of a message that only a slower reader takes.
+MENDED_VALUES = 100_000
 ANSWER = "mnemogate/answer"
 RESULT_MEMBERS = ("content", "structuredContent")
 TOO_MANY = "the server's answer has too many values"
 INTERNAL_ERROR = -32603
-EDGE_BYTES = 2048  # of a message that cannot be read, where its id is looked for
+# Bytes of a message that cannot be read, where its id is looked for.
+EDGE_BYTES = 2048
 ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"\\\x00-\x1f]{1,200}")')
 HALVES = re.compile(r"\\(?:(u[dD][89a-fA-F][0-9a-fA-F]{2}(?:\\u[dD][89a-fA-F][0-9a-fA-F]{2})*)|.)")
 PAIR_OR_HALF = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u....")

@@ -30,9 +30,12 @@ from gateway.tools.mcp_messages import (
 )
 
 log = logging.getLogger("mnemogate")
-LOGGED_BYTES = 500  # of a line that a server writes on its standard error
-END_SECONDS = 2.0  # for a server to end by itself, and then after it was told to
-GROUP_SECONDS = 1.0  # for what it started
+# Bytes of a line that a server writes on its standard error.
+LOGGED_BYTES = 500
+# Seconds for a server to end by itself, and then after it was told to.
+END_SECONDS = 2.0
+# Seconds for what it started.
+GROUP_SECONDS = 1.0
 
 
 @contextlib.asynccontextmanager

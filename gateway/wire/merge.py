@@ -10,8 +10,10 @@ from gateway.wire.streamed_calls import NAME, StreamedCalls, grown_name
 
 Json = dict[str, Any]
 CALLS = "tool_calls"
-GROWING_PARTS = ("text", "thinking")  # of a content that comes as lists of parts
-LARGE_CHARACTERS = 1 << 16  # of a piece that a text grows by at once
+# Members of a content's parts that grow from list to list.
+GROWING_PARTS = ("text", "thinking")
+# Characters of a piece that a text grows by at once.
+LARGE_CHARACTERS = 1 << 16
 
 # Members of a delta that name rather than grow: repeated by some servers, never to be concatenated.
 WHOLE = frozenset(

@@ -8,7 +8,8 @@ from gateway.wire.merge import CALLS
 from gateway.wire.streamed_calls import read_index
 
 Json = dict[str, Any]
-LEGACY_CALL = "function_call"  # the one call that a message could make before `tool_calls`
+# The one call that a message could make before `tool_calls`
+LEGACY_CALL = "function_call"
 
 
 def told_choices(choices: Any) -> Any:

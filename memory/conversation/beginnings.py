@@ -19,7 +19,8 @@ from memory.conversation.thoughts import spoken_text
 # Of an item, and of the text that it is taken from.
 MAX_SHOWN_CHARACTERS = 1000
 MAX_INSPECTED_CHARACTERS = 8000
-MAX_KEPT_MESSAGES = 1 << 14  # of a history whose beginnings are kept
+# Messages of a history whose beginnings are kept.
+MAX_KEPT_MESSAGES = 1 << 14
 
 
 def shown_beginning(text: str) -> str:

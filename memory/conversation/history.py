@@ -28,9 +28,12 @@ from memory.conversation.steps import end_step
 
 decode, encode = msgspec.json.decode, msgspec.json.encode
 _sorted = msgspec.json.Encoder(order="sorted").encode
-PIECES = 32  # joined beyond this number
-LIGHT_MESSAGES = 256  # whose rows are written in 3 ms; 4,000 take 40
-STAYING = 16  # if more messages before a cut are kept, the history is decoded as a whole
+# Pieces are joined beyond this number.
+PIECES = 32
+# The rows of so many messages are written in 3 ms; those of 4,000 take 40.
+LIGHT_MESSAGES = 256
+# If more messages before a cut are kept, the history is decoded as a whole
+STAYING = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +184,10 @@ class Messages(Sequence[Json]):
         # Decoded are the messages from that index on.
         self._from = prefix.count
         self._tail = new_messages
-        self._record: CompactionMark | None = None  # where decoding started
-        self._stays: dict[int, Json] = {}  # decoded messages before that
+        # Where decoding started.
+        self._record: CompactionMark | None = None
+        # Decoded messages before that.
+        self._stays: dict[int, Json] = {}
         self._spans: list[Span] = []
 
     @classmethod
@@ -201,7 +206,8 @@ class Messages(Sequence[Json]):
                 undecoded.start, self._record.at if self._record is not None else undecoded.end
             )
             for index, message in self._stays.items():
-                messages[index] = message  # keep one object for each message
+                # One object stands for each message.
+                messages[index] = message
             self._from, self._record, self._tail = 0, None, [*messages, *self._tail]
         return self._tail
 
@@ -293,7 +299,8 @@ class Messages(Sequence[Json]):
     def mark(self, key: bytes, index: int, link: bytes, stays: Sequence[int]) -> None:
         """Let following turns start decoding at message `index`; see `CompactionMark`."""
         if len(stays) > STAYING:
-            return  # all are sent each time, so nothing would be saved
+            # All are sent each time, so nothing would be saved.
+            return
         start, spans = self._locate_decoded()
         previous_spans = self._record.stays if self._record is not None else {}
         spans_before = {i: spans[i - start] if i >= start else previous_spans[i] for i in stays}
@@ -308,7 +315,8 @@ class Messages(Sequence[Json]):
         if len(self._spans) != len(self) - start:
             if self.source is not None:
                 text, source_start, end = self.source.text, self.source.start, self.source.end
-            else:  # as `ServerHistory` stores them
+            else:
+                # As `ServerHistory` stores them.
                 undecoded = self._locate()
                 text = b",".join(
                     filter(None, (undecoded.text[: undecoded.end], encode(self.new)[1:-1]))

@@ -12,10 +12,13 @@ from memory.conversation.json_strings import find_string_end, mask_escapes
 from memory.conversation.steps import end_step
 
 _split_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
-BETWEEN = b", \t\r\n"  # bytes between two elements
+# Bytes between two elements
+BETWEEN = b", \t\r\n"
 _between = re.compile(rb"[, \t\r\n]*")
-LONG_BYTES = 1 << 20  # of messages, which take some 15 ms to decode and to find in their text
-Span = tuple[int, int]  # start and end in a text
+# Bytes of messages that take some 15 ms to decode and to find in their text.
+LONG_BYTES = 1 << 20
+# Start and end in a text
+Span = tuple[int, int]
 # JSON whose escapes are blanked out, up to the next bracket outside a string.
 _flat = re.compile(rb'[^"\[\]{}]*+(?:"[^"]*+"[^"\[\]{}]*+)*')
 

@@ -24,12 +24,18 @@ from memory.conversation.messages import keyed_hash, text_of
 # Of a message's beginning or end that tell a template; a Chinese character takes two.
 COLUMNS = 40
 COMPARED_OPENINGS = 8
-TASK_OPENINGS = 3  # of those compared that are like another one, and make it a task
-DIGEST_BYTES = 8  # of each part of an opening
-FIRST_MESSAGES = 8  # among which the user's first one is looked for
-INSPECTED_CHARACTERS = 4096  # of each end of a message, in which white space may take any room
-IDENTIFIER_DIGITS = 3  # at least
-NO_EDGE = b"\x00" * DIGEST_BYTES  # of a message that is too short to have one
+# So many of those compared that are like another one make it a task.
+TASK_OPENINGS = 3
+# Bytes of each part of an opening.
+DIGEST_BYTES = 8
+# Messages among which the user's first one is looked for.
+FIRST_MESSAGES = 8
+# Characters of each end of a message, in which white space may take any room.
+INSPECTED_CHARACTERS = 4096
+# Fewer digits make no identifier.
+IDENTIFIER_DIGITS = 3
+# The edge of a message that is too short to have one.
+NO_EDGE = b"\x00" * DIGEST_BYTES
 _DIGITS = re.compile(r"\d+")
 _IDENTIFIERS = re.compile(r"[0-9a-z_-]{8,}")
 

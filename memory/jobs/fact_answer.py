@@ -20,8 +20,10 @@ from memory.conversation.messages import collapse_whitespace
 
 MAX_FACTS, MAX_FACT_CHARACTERS, MAX_QUOTE_CHARACTERS = 24, 400, 600
 MAX_ANSWER_CHARACTERS = 40_000
-MAX_DROPS = 500  # operations of an answer that are told of
-MAX_BEGINNINGS = 200  # of objects and lists that are tried in an answer
+# Operations of an answer that are told of.
+MAX_DROPS = 500
+# Beginnings of objects and lists that are tried in an answer.
+MAX_BEGINNINGS = 200
 Operation = Literal["add", "update", "supersede"]
 OPERATIONS: dict[str, Operation] = {
     "": "add",

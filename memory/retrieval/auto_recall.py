@@ -33,12 +33,17 @@ from memory.search.zones import UTC_NAME, day_of
 from memory.stores.sql.rows.messages import SearchQuery
 
 ITEMS = 5
-TOKENS, WINDOW_SHARE = 600, 0.05  # of all items, and of a small context window
+# Tokens of all items, and their share of a small context window.
+TOKENS, WINDOW_SHARE = 600, 0.05
 MAX_QUERY_CHARACTERS = 2000
-FIRST_WORD_CHARACTERS = 64  # of a text, among which its first word is looked for
-PROBED_CHARACTERS = 120  # of a text, whose words are looked for in a body
-MAX_KEPT_CHARACTERS = 600  # of a message of which it is kept whether it tells something
-MAX_RECALLED = 100  # items that a conversation remembers to have shown
+# Characters of a text among which its first word is looked for.
+FIRST_WORD_CHARACTERS = 64
+# Characters of a text whose words are looked for in a body.
+PROBED_CHARACTERS = 120
+# Characters of a message of which it is kept whether it tells something.
+MAX_KEPT_CHARACTERS = 600
+# Items that a conversation remembers to have shown
+MAX_RECALLED = 100
 HEADING = "Found in memory; it may or may not matter here."
 # A line of recalled items, as a model may repeat it.
 _ITEM = re.compile(

@@ -49,9 +49,12 @@ SIMILAR = 0.6
 # A text whose words stand in no list is of another language: of one in a list a third and more do.
 # So many words tell, and so many of the commonest make sure that it is of a language with a list.
 MIN_LOOKED_UP, LISTED_SHARE, MARKER_SHARE = 8, 0.3, 0.2
-UNLISTED = ("",)  # in place of the languages of such a text
-CACHED_LISTINGS = 4096  # words whose lists are kept
-LISTING_PARTS, PART_SHIFT = 8, 61  # by the highest bits of a hash, which is a signed 64-bit number
+# In place of the languages of such a text
+UNLISTED = ("",)
+# Words whose lists are kept
+CACHED_LISTINGS = 4096
+# Parts are told by the highest bits of a hash, a signed 64-bit number.
+LISTING_PARTS, PART_SHIFT = 8, 61
 # Sums for all languages are added up at once, as one number: of how many words mark a language, and
 # of their points, which languages share that have the same word.
 MARK_BYTES = 4

@@ -202,7 +202,8 @@ class HiddenItems(HiddenParts):
         self.reply, self.by = result.reply, target
         items: list[Json] = result.reply["output"]
         call_ids: Sequence[Any] = [call.get("call_id") for call in result.ours]
-        if not self._stored:  # else the provider goes on from the ids that it gave
+        # A provider that stores the answer goes on from the ids that it gave.
+        if not self._stored:
             items, call_ids = self.take_own_ids(items, result, client)
         self.last = [
             {"type": "function_call_output", "call_id": call_id, "output": answer}

@@ -19,9 +19,12 @@ from gateway.wire.streamed_calls import StreamedCall, StreamedCalls, read_index,
 from gateway.wire.told_choices import told_calls
 
 TEXT, REASONING, REFUSAL, CALL = "text", "reasoning", "refusal", "call"
-CARRIER = "carrier"  # a part without words, for what the server wants back
-MAX_PARTS = 4096  # of one answer
-REASONINGS = ("reasoning_content", "reasoning")  # what servers call it
+# A part without words, for what the server wants back
+CARRIER = "carrier"
+# Parts of one answer.
+MAX_PARTS = 4096
+# What servers call a model's thoughts.
+REASONINGS = ("reasoning_content", "reasoning")
 
 
 @dataclass(slots=True)
@@ -138,7 +141,8 @@ class ReplyWriter(ABC):
     def _take_choice(self, choice: Json) -> Iterator[Json]:
         delta = choice.get("delta")
         if not delta and not (self.parts or self._calls):
-            delta = choice.get("message")  # one event with the whole answer
+            # One event may hold the whole answer.
+            delta = choice.get("message")
         if isinstance(delta, dict):
             self.carried.take(delta)
             for kind, text in _texts_of(delta):

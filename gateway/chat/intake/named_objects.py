@@ -29,7 +29,8 @@ from gateway.wire.chat import Json
 PLACES = {
     "container": "containers",
     "cached_content": "cached_contents",
-    "cachedcontent": "cached_contents",  # which Gemini reads as well
+    # Gemini reads both spellings.
+    "cachedcontent": "cached_contents",
     "training_file": "files",
     "validation_file": "files",
     "voice_id": "audio/voices",

@@ -27,8 +27,10 @@ from memory.stores.sql.rows.jobs import enqueue
 from memory.stores.sql.rows.messages import SearchQuery
 
 p, v = t.passages.c, t.block_versions.c
-MAX_OUTDATED = 100  # facts that recall knows to be no longer true
-MAX_NEIGHBOUR_CHARACTERS = 2000  # of a text whose neighbours are looked for
+# Facts that recall knows to be no longer true
+MAX_OUTDATED = 100
+# Characters of a text whose neighbours are looked for.
+MAX_NEIGHBOUR_CHARACTERS = 2000
 
 
 @cache
