@@ -27,11 +27,7 @@ CREDENTIALS = (b"authorization", b"x-api-key", b"api-key")
 LOCAL = "local"
 # That of open mode for several users.
 OPEN = "open"
-
-
 Headers = Mapping[bytes, bytes]
-
-
 UNLIMITED = LimitSettings()
 UNBOUNDED = Budget()
 

@@ -18,8 +18,6 @@ USER_BYTES = 1024
 # Not every store can hold it, and two names must never become one.
 NUL = "\x00"
 HAS_NUL = "has the character NUL, which no name may have. Leave it out."
-
-
 BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 

@@ -50,8 +50,6 @@ BLOCKS = (
     BlockDefault(label="persona", description="How to behave towards this user"),
     BlockDefault(label="scratchpad", description="Open tasks, plans, follow-ups"),
 )
-
-
 PROJECT_BLOCKS = (BlockDefault(label="project", description="What is known about this project"),)
 
 

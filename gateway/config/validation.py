@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 from gateway.errors import MAX_SHOWN_CHARACTERS, did_you_mean, kind_of, quote_value
 
 TABLE = ("model_type", "dict_type")
-
-
 SHAPES = {
     "tuple_type": 'this must be a list, such as ["a", "b"]',
     "missing": "this is required",
@@ -25,8 +23,6 @@ SHAPES = {
     **dict.fromkeys(("float_type", "float_parsing"), "this must be a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "this must be true or false"),
 }
-
-
 # Members that hold keys, or would where one was put in the wrong place.
 HIDDEN = frozenset(
     {"api_key", "key", "key_hash", "keys", "secret", "headers", "env", "secrets", "command"}
