@@ -101,7 +101,7 @@ async def _read_first_event(reply: CompletionReply, api_format: ApiFormat) -> No
         except MalformedReply as e:
             raise broken_stream(e) from e
         if error is not None:
-            raise _reported(error, encode({"error": told_error(error)}), reply.headers)
+            raise _reported(error, _error_body(error, b"", api_format), reply.headers)
         reply.events = batch
         return
     raise StreamIncomplete("The upstream's stream ended before its first event. Try again.")
@@ -179,10 +179,14 @@ async def _refuse_error(data: bytes, reply: RawReply) -> None:
 
 
 def _error_body(error: Any, data: bytes, api_format: ApiFormat) -> bytes:
-    """Return the body of an error that came in place of an answer: its own, where SDKs read it."""
+    """Return the body of an error that came in place of an answer, as the API's SDKs read it.
+
+    data: the whole answer, empty for a stream. What a chat server told stays as it came.
+    """
+    if api_format.is_chat:
+        return data or encode({"error": error})
     readable_error = told_error(error)
-    is_own = api_format.is_chat or object_or_empty(data).get("type") == "error"
-    if readable_error is error and is_own:
+    if readable_error is error and object_or_empty(data).get("type") == "error":
         return data
     return encode({"error": readable_error})
 

@@ -107,7 +107,11 @@ def raise_for_incomplete(result: RoundResult, forward: Dispatcher, whole: bool) 
     Unless it came whole, raise StreamIncomplete for a missing finish.
     """
     if result.error is not None:
-        failure = UpstreamFailed(told_error(result.error))
+        error = result.error
+        # A chat client gets what a chat server told, whatever its shape.
+        if not forward.wire.is_chat:
+            error = told_error(error)
+        failure = UpstreamFailed(error)
         if forward.served is not None:
             forward.log_failure(failure, forward.served)
         raise failure
