@@ -7,8 +7,8 @@ Rules:
   the content (so that it can go
   back to where it stood). Other blocks, such as those of Anthropic's own server tools, are not
   shown.
-- An event becomes its chunk at once. Only the finish waits, for `message_stop`, or the end of the
-  stream once the reason to stop is known: a stream that was cut has none, and no `[DONE]`.
+- An event becomes its chunk at once. Only the finish waits, for `message_stop`: a stream that was
+  cut has none, and no `[DONE]`.
 - Usage counts in events are running totals. Those of the input belong together: some servers tell
   them at the start, some at the
   end, some both times, and a zero at the end takes nothing back.
@@ -104,18 +104,10 @@ class StreamedAnswer(StreamTranslator):
         self._chunks = Chunks(created_at, thoughts, usage)
         self._readable = readable
 
-    def end(self) -> bytes:
-        last_frames = super().end()
-        if self._chunks.over or not self._chunks.has_stopped:
-            return last_frames
-        return last_frames + self._frames({"type": "message_stop"})
-
     def _translate(self, event: SseEvent) -> bytes:
         if self._chunks.over or not event.data or not self._readable(event.data):
             return b""
-        return self._frames(read_event_object(event))
-
-    def _frames(self, event_object: Json) -> bytes:
+        event_object = read_event_object(event)
         frames = b"".join(frame(encode(chunk)) for chunk in self._chunks.of(event_object))
         return frames + (
             frame(DONE)
@@ -198,11 +190,6 @@ class Chunks:
         self._blocks = Parts(BlockState)
         self._calls = 0
         self.over = False
-
-    @property
-    def has_stopped(self) -> bool:
-        """Whether the model's reason to stop is known."""
-        return self._stop is not None
 
     def of(self, event: Json) -> list[Json]:
         """Return the chunks that an event gives, in order; an error is one of them."""

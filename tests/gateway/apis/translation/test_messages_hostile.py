@@ -243,18 +243,3 @@ def test_an_event_of_endless_values_is_not_read():
         )
         == b": ping\n\n"
     )
-
-
-@pytest.mark.parametrize("reason", ["end_turn", None])
-def test_a_stream_whose_reason_to_stop_is_known_has_ended(reason):
-    events = [
-        {"type": "message_start", "message": {"id": "m", "usage": {}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
-        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 1}},
-    ]
-    into = StreamedAnswer(1, usage=True)
-    data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
-    shown = into.feed(data) + into.end()
-    assert (b'"finish_reason":"stop"' in shown) is bool(reason)
-    assert shown.endswith(b"data: [DONE]\n\n") is bool(reason)
