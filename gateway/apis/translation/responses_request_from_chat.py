@@ -12,6 +12,7 @@ Decisions, where the two differ:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from gateway.apis.translation.responses_items_from_chat import NativeItems
@@ -125,12 +126,7 @@ def _tool_members(body: Json, losses: Losses) -> Json:
 
 def _tool(tool: Any, where: str, losses: Losses) -> Json | None:
     """Return a tool, flat; None for one that is dropped."""
-    kind = None
-    if isinstance(tool, dict):
-        kind = tool.get("type")
-    definition = None
-    if kind in KINDS:
-        definition = tool.get(kind)
+    kind, definition = _typed_member(tool, KINDS)
     if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
         losses.lose(f"tools.{kind}", where)
         return None
@@ -145,16 +141,21 @@ def _tool(tool: Any, where: str, losses: Losses) -> Json | None:
     return {"type": kind, **definition}
 
 
+def _typed_member(value: Any, kinds: Collection[str]) -> tuple[Any, Any]:
+    """Return the type of a tool or choice, and its member of that name; None without one."""
+    if not isinstance(value, dict):
+        return None, None
+    kind = value.get("type")
+    if kind in kinds:
+        return kind, value.get(kind)
+    return kind, None
+
+
 def _tool_choice(tool_choice: Any) -> Any:
     """Return the choice. Raises BadRequest."""
     if tool_choice in MODES:
         return tool_choice
-    kind = None
-    if isinstance(tool_choice, dict):
-        kind = tool_choice.get("type")
-    chosen_tool = None
-    if kind in (*KINDS, "allowed_tools"):
-        chosen_tool = tool_choice.get(kind)
+    kind, chosen_tool = _typed_member(tool_choice, (*KINDS, "allowed_tools"))
     if isinstance(chosen_tool, dict) and kind == "allowed_tools":
         tools = [_choose(t) for t in _list(chosen_tool.get("tools"))]
         return {"type": kind, "mode": chosen_tool.get("mode"), "tools": tools}
@@ -169,12 +170,7 @@ def _tool_choice(tool_choice: Any) -> Any:
 
 def _choose(choice: Any) -> Any:
     """Return the choice of one tool, flat."""
-    kind = None
-    if isinstance(choice, dict):
-        kind = choice.get("type")
-    definition = None
-    if kind in KINDS:
-        definition = choice.get(kind)
+    kind, definition = _typed_member(choice, KINDS)
     if isinstance(definition, dict):
         return {"type": kind, "name": definition.get("name")}
     return choice
