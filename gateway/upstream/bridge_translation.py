@@ -18,12 +18,10 @@ from gateway.apis.translation.request_to_chat import (
     message_of,
     takes_tokens,
 )
-from gateway.errors import BadRequest
 from gateway.upstream.base import Content, UpstreamRequest
 from gateway.upstream.carried_answers import CarriedAnswers
 from gateway.wire.chat import Json, encode
-from gateway.wire.chat_request import parse
-from gateway.wire.json_weight import UNREADABLE, is_readable
+from gateway.wire.chat_request import parse_readable
 from gateway.wire.long_strings import CutText
 from gateway.wire.losses import Losses
 from gateway.wire.own_marks import ORPHANED, SEALED, without_marked
@@ -151,9 +149,5 @@ def remove_marks(client_body: bytes, name: str) -> tuple[bytes, tuple[str, ...]]
 
 
 def read_body(client_body: bytes) -> Json:
-    if not is_readable(client_body):
-        raise BadRequest(
-            f"The body has {UNREADABLE}: that is the limit of what is carried to this model's "
-            "server. Send fewer."
-        )
-    return parse(client_body)
+    """Return a client's body. Raises BadRequest."""
+    return parse_readable(client_body, "what is carried to this model's server")

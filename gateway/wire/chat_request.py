@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.errors import BadRequest, kind_of
 from gateway.wire.chat import Json, decode
+from gateway.wire.json_weight import UNREADABLE, is_readable
 
 STEP_BYTES = 1 << 20
 POSITION = re.compile(r"\(byte (\d+)\)")
@@ -34,6 +35,16 @@ def parse(body: bytes, decoder: Callable[[bytes], Any] = decode) -> Json:
             f"The body must be a JSON object, not {kind_of(data)}.", code="invalid_json"
         )
     return data
+
+
+def parse_readable(body: bytes, limited: str) -> Json:
+    """Read the JSON object of a body that nothing has weighed yet.
+
+    limited: what the limit is one of, for the error. Raises BadRequest.
+    """
+    if not is_readable(body):
+        raise BadRequest(f"The body has {UNREADABLE}: that is the limit of {limited}. Send fewer.")
+    return parse(body)
 
 
 def _where(error: Exception, body: bytes) -> str:

@@ -7,10 +7,9 @@ import asyncio
 import msgspec
 
 from gateway.chat.intake.request import TurnInput
-from gateway.errors import BadRequest
 from gateway.wire.chat import Json
-from gateway.wire.chat_request import parse
-from gateway.wire.json_weight import UNREADABLE, is_light, is_readable
+from gateway.wire.chat_request import parse_readable
+from gateway.wire.json_weight import is_light
 
 
 async def read_input(request: TurnInput) -> TurnInput:
@@ -26,9 +25,4 @@ async def read_input(request: TurnInput) -> TurnInput:
 
 def read_whole(raw_body: bytes) -> Json:
     """Return all members of a body. Raises BadRequest for one that cannot be read in time."""
-    if not is_readable(raw_body):
-        raise BadRequest(
-            f"The body has {UNREADABLE}: that is the limit of a request that names what is "
-            "stored. Send fewer."
-        )
-    return parse(raw_body)
+    return parse_readable(raw_body, "a request that names what is stored")
