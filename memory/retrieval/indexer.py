@@ -128,7 +128,10 @@ class Indexer:
 
     async def _work_on(self) -> None:
         # The first text that needs them would hold everybody up meanwhile.
-        await asyncio.to_thread(load_shared_lists)
+        try:
+            await asyncio.to_thread(load_shared_lists)
+        except OSError as e:
+            log.warning("the lists of common words cannot be read: %s", e)
         pause = GATHER
         while True:
             await self._some_waiting.wait()
