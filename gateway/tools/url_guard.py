@@ -144,8 +144,8 @@ class UrlGuard:
         is_private = host_and_port in self.rules.private_hosts
         if not is_private:
             self._check_host(host, port, parts.scheme)
-        path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
-        query = quote(parts.query, safe="/%:@!$&'()*+,;=~-._?[]|^`{}")
+        path = quote(parts.path or "/", safe="/%:@!$&'()+*,;=~-._")
+        query = quote(parts.query, safe="/%:@!$&'()+*,;=~-._?[]|^`{}")
         target = f"{path}?{query}" if query else path
         return CheckedUrl(parts.scheme, host, port, target, is_private)
 
