@@ -86,5 +86,10 @@ class SentBeginnings:
     def __init__(self, hashes: set[int]) -> None:
         self._hashes = hashes
 
+    @classmethod
+    def read(cls, messages: Iterable[Json]) -> SentBeginnings:
+        """Return the beginnings of these messages."""
+        return cls(set(_hash_beginnings(messages)))
+
     def __contains__(self, beginning: object) -> bool:
         return hash(beginning) in self._hashes

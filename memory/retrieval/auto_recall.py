@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from memory.context.tokens import TokenCounter
-from memory.conversation.beginnings import MAX_INSPECTED_CHARACTERS, shown_beginning
+from memory.conversation.beginnings import MAX_INSPECTED_CHARACTERS, SentBeginnings, shown_beginning
 from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.messages import Json
-from memory.conversation.thoughts import spoken_text, without_thoughts
+from memory.conversation.thoughts import without_thoughts
 from memory.core.blocks import escape
 from memory.core.layers import OWN
 from memory.core.repeated_spans import without_repeated_spans
@@ -36,8 +36,6 @@ ITEMS = 5
 # Tokens of all items, and their share of a small context window.
 TOKENS, WINDOW_SHARE = 600, 0.05
 MAX_QUERY_CHARACTERS = 2000
-# Characters of a text among which its first word is looked for.
-FIRST_WORD_CHARACTERS = 64
 # Characters of a text whose words are looked for in a body.
 PROBED_CHARACTERS = 120
 # Characters of a message of which it is kept whether it tells something.
@@ -151,23 +149,6 @@ def alternate(recall_hits: RecallHits) -> list[Hit]:
     return [hit for hit in chain.from_iterable(pairs) if hit is not None]
 
 
-class Beginnings:
-    """The beginnings of messages: `in` tells whether one of them begins as a text is shown.
-
-    A message is looked at closely only where its first word is the text's.
-    """
-
-    def __init__(self, messages: Sequence[Json]) -> None:
-        self._texts: dict[str, list[str]] = {}
-        for message in messages:
-            text = spoken_text(message)
-            self._texts.setdefault(_first_word(text), []).append(text)
-
-    def __contains__(self, beginning: object) -> bool:
-        texts = self._texts.get(_first_word(str(beginning)), ())
-        return any(shown_beginning(text) == beginning for text in texts)
-
-
 class BodyBeginnings:
     """The beginnings of a request's messages, decoded only where its bytes may hold a text.
 
@@ -179,7 +160,7 @@ class BodyBeginnings:
         self._load = load
         # So a plain character may be spelt otherwise.
         self._is_escaped = b"\\u00" in body
-        self._decoded_body: Beginnings | None = None
+        self._decoded_body: SentBeginnings | None = None
 
     def __contains__(self, beginning: object) -> bool:
         if not self._is_escaped:
@@ -187,14 +168,8 @@ class BodyBeginnings:
                 if word.isascii() and word.isalnum() and word.encode() not in self._body:
                     return False
         if self._decoded_body is None:
-            self._decoded_body = Beginnings(self._load())
+            self._decoded_body = SentBeginnings.read(self._load())
         return beginning in self._decoded_body
-
-
-def _first_word(text: str) -> str:
-    """Return the first word of a text, as far as it is short and stands near the beginning."""
-    words = text[:FIRST_WORD_CHARACTERS].split(None, 1)
-    return words[0][: FIRST_WORD_CHARACTERS // 4] if words else ""
 
 
 def _key(hit: Hit) -> int:

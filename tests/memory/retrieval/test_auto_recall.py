@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.context.tokens import TokenCounter
+from memory.conversation.beginnings import SentBeginnings
 from memory.core.blocks import escape
 from memory.retrieval.auto_recall import (
     HEADING,
     AlreadyThere,
-    Beginnings,
     BodyBeginnings,
     ShownAs,
     recall_query,
@@ -35,7 +35,7 @@ def shown(hits, room=600, **there):
 
 def test_what_the_request_holds_is_known_again_by_its_beginning():
     long = "tea  is\n good " * 1_000_000
-    present = Beginnings(
+    present = SentBeginnings.read(
         [
             {"role": "user", "content": long},
             {"role": "user", "content": [{"type": "text", "text": "green tea"}]},
@@ -135,7 +135,7 @@ def test_a_body_is_decoded_only_where_it_may_begin_so(said, shown, space, escape
         return messages
 
     text = " ".join(shown)
-    assert (text in BodyBeginnings(body, load)) == (text in Beginnings(messages))
+    assert (text in BodyBeginnings(body, load)) == (text in SentBeginnings.read(messages))
     if "a1 " in text and "a1" not in body.decode() and b"\\u00" not in body:
         assert not decoded
 
