@@ -176,6 +176,21 @@ Prepared = tuple[ResponseProducer, Pairs]
 Prepare = Callable[[], Awaitable[Prepared]]
 
 
+def forget_frames(error: BaseException) -> None:
+    """Cut an error, and those that it came from, loose from the frames that it passed.
+
+    Frames that hold the error in turn would keep all of the turn until a search for garbage.
+    """
+    linked_errors = [error]
+    while linked_errors:
+        linked_error = linked_errors.pop()
+        if linked_error.__traceback__ is None:
+            continue
+        linked_error.__traceback__ = None
+        origins = (linked_error.__cause__, linked_error.__context__)
+        linked_errors.extend(origin for origin in origins if origin is not None)
+
+
 class ResponseCallbacks(Protocol):
     """What is notified while a response runs, to account for it."""
 
@@ -252,6 +267,8 @@ class GatewayResponse:
     async def _run(self, send: Send) -> None:
         self._task = asyncio.current_task()
         error = await self._produce(send)
+        if error is not None:
+            forget_frames(error)
         writer = self._writer
         # The work is settled before the client is told, so that a repetition of the request finds
         # it so.
@@ -262,7 +279,10 @@ class GatewayResponse:
                 send, {"type": "http.response.body", "body": b"", "more_body": False}
             )
         elif not isinstance(error, GatewayError):
-            raise error
+            try:
+                raise error
+            finally:
+                del error
         elif writer is None:
             await respond_error(send, error, self._base)
         else:
@@ -379,6 +399,7 @@ class ResponseWriter:
                 successor = self.producer.instead_of(e)
             if successor is None:
                 raise
+            forget_frames(e)
             self.producer = successor
             # A comment was sent.
             if self._head is not None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.http.asgi import Receive, Send
+from gateway.server.garbage import keep_for_good
 
 Build = Callable[[], Callable[[Any, Receive, Send], Any]]
 
@@ -30,4 +31,5 @@ class LazyApp:
             async with self._building:
                 if self._app is None:
                     self._app = await asyncio.to_thread(self._build)
+                    keep_for_good()
         await self._app(scope, receive, send)

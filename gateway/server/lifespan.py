@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from functools import partial
 
 from gateway.server.device_memory import add_device_memories
+from gateway.server.garbage import keep_for_good
 from gateway.server.heartbeat import keep_time
 from gateway.server.hidden_agents import tell_of_hidden_agents
 from gateway.state import CurrentState, GatewayState
@@ -70,6 +71,7 @@ async def _open(current_state: CurrentState) -> None:
             if gateway.settings.server.jobs:
                 clock = keep_time(lambda: current_state.gateway)
                 gateway.process.jobs.add(asyncio.create_task(clock, name="heartbeat"))
+            keep_for_good()
             return
         except MemoryFault as e:
             if str(e) != logged_text:

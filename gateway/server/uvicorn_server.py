@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import gc
 import logging
 import signal
 import socket
@@ -17,6 +16,7 @@ from typing import Any
 
 import uvicorn
 
+from gateway.server.garbage import begin_searches
 from gateway.server.http_protocol import GuardedProtocol
 from gateway.server.middleware import GatewayMiddleware
 from gateway.server.worker_threads import WorkerThreads
@@ -28,7 +28,6 @@ GRACE_AFTER_CUT = 3.0
 # Of an idle connection: longer than balancers keep theirs (60 s), so that a request is never sent
 # on one that is being closed.
 KEPT_SECONDS = 75
-GC_THRESHOLDS = (10_000, 20, 50)
 # Of glibc's malloc.h.
 M_ARENA_MAX = -8
 # Of malloc: blocks from this size on are mappings of their own, which go back to the system when
@@ -235,9 +234,7 @@ def serve(
     """
     # Objects made at the start live as long as the process: to scan them again and again took a
     # sixth of every request's time.
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
+    begin_searches()
     sys.setswitchinterval(SWITCH_SECONDS)
     use_one_heap()
     server_for(app, **options).run(sockets)
