@@ -27,5 +27,6 @@ def keep_for_good() -> None:
     For moments at which much was made that stays. What is in use at that moment and becomes a
     circle of garbage later is never freed, which is little.
     """
-    if gc.get_freeze_count():
+    # To count what is frozen takes as long as a search.
+    if gc.get_threshold() == THRESHOLDS:
         gc.freeze()

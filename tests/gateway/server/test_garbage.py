@@ -33,7 +33,7 @@ def test_only_a_process_that_began_them_takes_anything_out_of_the_searches():
 
 async def test_what_is_made_for_good_is_taken_out(data, monkeypatch):
     kept = asyncio.Queue()
-    monkeypatch.setattr(garbage.gc, "get_freeze_count", lambda: 1)
+    monkeypatch.setattr(garbage.gc, "get_threshold", lambda: garbage.THRESHOLDS)
     monkeypatch.setattr(garbage.gc, "freeze", lambda: kept.put_nowait("kept"))
     async with Model(text("so be it")) as up, running(up.url, data) as live:
         # The memory is open.
