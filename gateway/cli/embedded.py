@@ -14,6 +14,8 @@ from gateway.cli.options import CommandFailed
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
+    from gateway.server.middleware import GatewayMiddleware
+    from gateway.server.uvicorn_server import GatewayServer
 
 START_SECONDS = 20.0
 
@@ -55,6 +57,24 @@ def url_of(sock: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
+def _build(settings: Settings) -> tuple[GatewayMiddleware, GatewayServer]:
+    """Return the application and what serves it, without searches for garbage meanwhile.
+
+    All that is imported stays: to search it took a tenth of a command's time.
+    """
+    from gateway.server.garbage import begin_searches
+
+    gc.disable()
+    try:
+        from gateway.app import create_app
+        from gateway.server.uvicorn_server import server_for
+
+        app = create_app(settings)
+        return app, server_for(app, log_level="error")
+    finally:
+        begin_searches()
+
+
 @contextmanager
 def serve_in_thread(
     settings: Settings, sock: socket.socket, patience: float = 5.0
@@ -64,15 +84,7 @@ def serve_in_thread(
     patience: seconds to drain. Raises ConfigError, or CommandFailed if the memory store cannot be
     opened.
     """
-    # Until everything is imported, since all of it stays: a tenth of a command's time.
-    gc.disable()
-    from gateway.app import create_app
-    from gateway.server.garbage import begin_searches
-    from gateway.server.uvicorn_server import server_for
-
-    app = create_app(settings)
-    server = server_for(app, log_level="error")
-    begin_searches()
+    app, server = _build(settings)
     thread = threading.Thread(target=server.run, args=([sock],), name="mnemogate", daemon=True)
     thread.start()
     try:

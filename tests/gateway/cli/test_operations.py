@@ -436,7 +436,8 @@ def test_the_search_index_is_made_anew_and_says_how_far_it_is(tmp_path):
     conn.close()
     done = mnemogate(tmp_path, "index", "rebuild")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "keywords: 0 messages and 1 passages are in the index\n"
+    # On a slow machine a line before it says how far it is.
+    assert done.stdout.endswith("keywords: 0 messages and 1 passages are in the index\n")
     assert "Rex is a dog." in mnemogate(tmp_path, "memory", "search", "dog", "--user", "ada").stdout
     (tmp_path / "index-rebuild").write_text('{"kind": "passages", "after": 0}')
     assert mnemogate(tmp_path, "index", "rebuild").stdout.startswith(
