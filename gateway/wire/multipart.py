@@ -9,14 +9,19 @@ where the boundary stands begins a part, and each part says its name once and pl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
+
+from memory.conversation.json_strings import find_from
+from memory.conversation.steps import end_step
 
 KIND = b"multipart/form-data"
 PARTS = 1000
 # Of a part's head.
 LINES = 16
+# Looked at in one step: other threads run between two of them.
+STEP_BYTES = 1 << 20
 LINE_BYTES = 4096
 # Of a field that is asked for.
 VALUE_BYTES = 1000
@@ -43,6 +48,20 @@ def is_form(content_type: bytes) -> bool:
     return content_type.partition(b";")[0].strip().lower() == KIND
 
 
+def may_name_field(form: bytes, endings: Sequence[bytes]) -> bool:
+    """Tell whether a name with one of these endings stands in a form that cannot be read.
+
+    endings: in small letters, as they stand in a part's head.
+    """
+    reach = max(map(len, endings)) - 1
+    for offset in range(0, len(form), STEP_BYTES):
+        step = form[offset : offset + STEP_BYTES + reach].lower()
+        if any(ending in step for ending in endings):
+            return True
+        end_step()
+    return False
+
+
 def field(form: bytes, content_type: bytes, name: bytes) -> FormField | None:
     """Return the one field of this name; None where there is none. Raises Malformed."""
     named_field: FormField | None = None
@@ -67,10 +86,10 @@ def fields(form: bytes, content_type: bytes) -> Iterator[FormField]:
         raise MalformedForm("it does not begin with its boundary")
     for _ in range(PARTS):
         if form.startswith(b"--", at):
-            if form.find(delimiter, at) >= 0:
+            if find_from(form, delimiter, at) >= 0:
                 raise MalformedForm("it goes on after its end")
             return
-        end = form.find(delimiter, at)
+        end = find_from(form, delimiter, at)
         if end < 0:
             raise MalformedForm("its last part has no end")
         if not form.startswith(b"\r\n", at) or not form.startswith(b"\r\n", end - 2):

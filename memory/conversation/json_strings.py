@@ -31,11 +31,17 @@ def holds(text: bytes, fragment: bytes) -> bool:
     """Tell whether a short mark is in a text, searched in steps as `count_in_steps` counts."""
     if len(text) <= SEARCH_STEP_BYTES:
         return fragment in text
-    for offset in range(0, len(text), SEARCH_STEP_BYTES):
-        if text.find(fragment, offset, offset + SEARCH_STEP_BYTES + len(fragment)) >= 0:
-            return True
+    return find_from(text, fragment, 0) >= 0
+
+
+def find_from(text: bytes, fragment: bytes, start: int) -> int:
+    """Return where a short mark stands first from `start` on, -1 if nowhere; searched in steps."""
+    for offset in range(start, len(text), SEARCH_STEP_BYTES):
+        place = text.find(fragment, offset, offset + SEARCH_STEP_BYTES + len(fragment) - 1)
+        if place >= 0:
+            return place
         end_step()
-    return False
+    return -1
 
 
 def mask_escapes(text: bytes) -> bytes:

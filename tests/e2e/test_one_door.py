@@ -179,6 +179,12 @@ async def test_a_form_is_checked_for_what_it_names(data):
         sent = {"model": "m", "file_id": "file_1"}
         http = await live.http.post(f"{live.url}/images/edits", data=sent, headers=OTHER)
         assert http.status_code == 404, http.text
+        escaped = b"file%5Fid=" + b"%41" * 100_000
+        kind = {"content-type": "application/x-www-form-urlencoded"}
+        url = f"{live.url}/images/edits"
+        http = await live.http.post(url, content=escaped, headers={**OTHER, **kind})
+        assert http.status_code == 400, http.text
+        assert "300010 bytes, of which 262144 are read" in http.text
         packed = json.dumps({"model": "m", "file_id": "file_1"}).encode("utf-16")
         http = await live.http.post(f"{live.url}/images/edits", content=packed, headers=OTHER)
         assert http.status_code == 400, http.text

@@ -32,7 +32,7 @@ from gateway.state import GatewayState
 from gateway.wire.chat import Json, decode
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.model_field import URLENCODED
-from gateway.wire.multipart import MalformedForm, fields, is_form
+from gateway.wire.multipart import MalformedForm, fields, is_form, may_name_field
 
 # What JSON may begin with, also in the encodings that some servers detect, and where they pass over
 # more than JSON's white space.
@@ -40,6 +40,10 @@ BEFORE_JSON = bytes(range(0x21)) + b"\xef\xbb\xbf\xff\xfe\xc2\xa0"
 CHAINING = ("previous_response_id", "conversation")
 NAME_BYTES = 1000
 MOST_FIELDS = 1000
+# Of a form that is one text of escapes.
+FORM_BYTES = 1 << 18
+# Of a field that names something, in the head of its part.
+NAME_ENDINGS = (b'_id"', b'_ids"', b"_id[", b"_ids[")
 
 
 async def check_content(gateway: GatewayState, content: RelayedContent) -> None:
@@ -102,6 +106,8 @@ def _form_of(content: RelayedContent) -> Json:
     data = content.data
     kind = content.content_type
     if not is_form(kind):
+        if len(data) > FORM_BYTES:
+            raise _unreadable(f"the form has {len(data)} bytes, of which {FORM_BYTES} are read")
         try:
             form_fields = parse_qsl(data.decode("latin-1"), max_num_fields=MOST_FIELDS)
         except ValueError as e:
@@ -110,7 +116,7 @@ def _form_of(content: RelayedContent) -> Json:
     try:
         parts = list(fields(data, kind))
     except MalformedForm as e:
-        if any(ending in data.lower() for ending in (b'_id"', b'_ids"', b"_id[", b"_ids[")):
+        if may_name_field(data, NAME_ENDINGS):
             raise _unreadable(str(e)) from e
         return {}
     texts = [part for part in parts if part.end - part.start <= NAME_BYTES]

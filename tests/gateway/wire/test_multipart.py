@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.wire import multipart
 from gateway.wire.multipart import (
     LINE_BYTES,
     LINES,
@@ -13,7 +14,9 @@ from gateway.wire.multipart import (
     field,
     fields,
     is_form,
+    may_name_field,
 )
+from memory.conversation import json_strings
 
 KIND = b"multipart/form-data; boundary=b"
 
@@ -104,3 +107,15 @@ def test_a_form_is_known_by_its_content_type():
     assert is_form(KIND)
     assert is_form(b" Multipart/Form-Data ;x")
     assert not is_form(b"application/json")
+
+
+@pytest.mark.parametrize("step", range(1, 12))
+def test_where_a_step_ends_makes_no_difference(monkeypatch, step):
+    body = form(named(b"a", b"--\r\n-b"), named(b"FILE_ID", b"x" * 20), named(b"c"))
+    parts = list(fields(body, KIND))
+    assert may_name_field(body, [b'_id"', b"_ids["])
+    monkeypatch.setattr(json_strings, "SEARCH_STEP_BYTES", step)
+    monkeypatch.setattr(multipart, "STEP_BYTES", step)
+    assert list(fields(body, KIND)) == parts
+    assert may_name_field(body, [b'_id"', b"_ids["])
+    assert not may_name_field(body, [b'_ie"', b"_ids["])
