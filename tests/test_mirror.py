@@ -406,7 +406,6 @@ COVERED = {
     "memory/stores/sql/engine/sqlite/test_sqlite": """
         memory.stores.sql.engine.connections memory.stores.sql.engine.database
         memory.stores.sql.engine.sql_driver
-        memory.stores.sql.engine.sqlite.sqlite_driver
         memory.stores.sql.engine.statements
     """,
     "memory/stores/sql/engine/postgres/test_postgres": """

@@ -13,8 +13,9 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Boolean, Connection, Table, bindparam, func, select
+from sqlalchemy import Boolean, Connection, Table, bindparam, create_mock_engine, func, select
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.base import Executable
 
 from memory.stores.sql.engine import schema
@@ -87,10 +88,24 @@ class SqliteDriver:
         return False
 
     def create_tables(self, conn: Connection) -> None:
-        schema.metadata.create_all(conn)
+        for definition in _compile_definitions():
+            conn.exec_driver_sql(definition)
 
     def table_names(self) -> set[str]:
         return set(schema.metadata.tables)
+
+
+@lru_cache(maxsize=1)
+def _compile_definitions() -> Sequence[str]:
+    """Return the statements that make all tables: to compile them takes twice as long as to run."""
+    definitions: list[str] = []
+    dialect = sqlite.dialect()
+
+    def note(definition: ExecutableDDLElement, *_: Any, **__: Any) -> None:
+        definitions.append(str(definition.compile(dialect=dialect)))
+
+    schema.metadata.create_all(create_mock_engine("sqlite://", note), checkfirst=False)
+    return definitions
 
 
 class _Compiled:
