@@ -50,7 +50,7 @@ settings.register_profile("laws", deadline=None)
 settings.register_profile("ci", settings.get_profile("laws"), derandomize=True, database=None)
 PROFILE = "ci" if os.environ.get("CI") == "true" else "laws"
 # What is played a second time, on another Python: that reads the same bytes in another way.
-settings.register_profile("again", settings.get_profile(PROFILE), max_examples=10)
+settings.register_profile("again", settings.get_profile(PROFILE), max_examples=25)
 settings.load_profile(PROFILE)
 
 # for gateways that are processes of their own
