@@ -35,7 +35,7 @@ class _Columns:
     def id(self) -> sa.Column[int]:
         return sa.Column("id", self.key, primary_key=True, autoincrement=False)
 
-    def named(self, name: str) -> sa.Column[int]:
+    def key_column(self, name: str) -> sa.Column[int]:
         return sa.Column(name, self.key, nullable=False)
 
     def part(self, name: str, kind: sa.types.TypeEngine[int] | None = None) -> sa.Column[int]:
@@ -89,7 +89,7 @@ def _make_files(columns: _Columns) -> None:
         columns.scope(),
         columns.text("name"),
         sa.Column("version", sa.Integer(), nullable=False),
-        columns.named("upload"),
+        columns.key_column("upload"),
         sa.Column("shown", columns.key, server_default="0", nullable=False),
         columns.text("type"),
         sa.Column("bytes", sa.Integer(), nullable=False),
@@ -128,7 +128,7 @@ def _make_passages(columns: _Columns) -> None:
         "file_passages",
         columns.id(),
         columns.scope(),
-        columns.named("upload"),
+        columns.key_column("upload"),
         sa.Column("position", sa.Integer(), nullable=False),
         _count("page"),
         *_lines(),
@@ -145,7 +145,7 @@ def _make_symbols(columns: _Columns) -> None:
         "file_symbols",
         columns.id(),
         columns.scope(),
-        columns.named("upload"),
+        columns.key_column("upload"),
         columns.text("name"),
         columns.text("folded"),
         sa.Column("kind", columns.short(32), nullable=False),
