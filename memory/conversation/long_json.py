@@ -17,6 +17,8 @@ from memory.conversation.steps import end_step
 # Of a string that is encoded in slices.
 LONG_CHARACTERS = 1 << 20
 SLICE_CHARACTERS = 1 << 19
+# In UTF-8.
+MOST_CHARACTER_BYTES = 4
 # Of lists and objects in which such a string is looked for.
 DEPTH = 8
 _encode = msgspec.json.Encoder().encode
@@ -62,11 +64,16 @@ def split_long(value: Any) -> list[bytes | TextSlice]:
     return [*parts, cut_json]
 
 
-def count_long_characters(value: Any) -> int:
-    """Return how many characters the very long strings of a value have, 0 if there are none."""
+def long_size(value: Any) -> int:
+    """Return how many bytes the very long strings of a value take at most, 0 if there are none."""
     long_strings: list[str] = []
     _without_long(value, DEPTH, _get_place, long_strings)
-    return sum(map(len, long_strings))
+    return sum(map(size_at_most, long_strings))
+
+
+def size_at_most(text: str) -> int:
+    """Return how many bytes a text takes at most in UTF-8, at no cost."""
+    return len(text) if text.isascii() else len(text) * MOST_CHARACTER_BYTES
 
 
 def name_long_strings(value: Any, name: str) -> tuple[Any, list[str]]:

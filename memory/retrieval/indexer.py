@@ -16,9 +16,11 @@ import traceback
 from collections.abc import Collection
 from functools import partial
 
+from memory.cache import Cache
 from memory.errors import StoreUnavailable
 from memory.search.lexicon import load_shared_lists
 from memory.stores.sql.engine.database import NO_TURNS, Database
+from memory.stores.sql.engine.sql_driver import ScopeBacklog
 from memory.stores.sql.engine.write_lock import NOTHING
 from memory.stores.sql.index import message_index as rows
 
@@ -37,6 +39,8 @@ SEARCH_BATCH, SEARCH_SECONDS = 32, 4.0
 # How long a search waits for a batch, and does not wait after one was late.
 STUCK_SECONDS = 0.2
 REST_SECONDS = 5.0
+# Of scopes with nothing left to index up to a row key, and of one.
+KNOWN_BYTES, KNOWN_EACH = 1 << 18, 256
 # Characters indexed on the event loop's thread; more are indexed on the writer's.
 SMALL_TEXT_BYTES = 1 << 16
 
@@ -53,6 +57,9 @@ class Indexer:
         self._latest_sent = 0.0
         # Searches do not wait for the store before that time.
         self._rests_until = 0.0
+        # By scope, the row key up to which its messages were indexed before a search. The store's
+        # mark follows slowly, and to look at all behind it held the event loop.
+        self.indexed_up_to: Cache[int, int] = Cache(KNOWN_BYTES, KNOWN_EACH)
 
     def start(self) -> None:
         if self._task is None:
@@ -76,9 +83,10 @@ class Indexer:
         """
         if time.monotonic() < self._rests_until:
             return
+        indexed_up_to = self.indexed_up_to.get(scope_id) or 0
         try:
             waits = await self._db.read(
-                lambda conn: rows.index_waits(conn, scope_id, sent_id),
+                lambda conn: rows.index_waits(conn, scope_id, sent_id, after=indexed_up_to),
                 small=True,
                 single=True,
                 of=journal_key,
@@ -101,27 +109,30 @@ class Indexer:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _batches(self, scope_id: int | None = None) -> None:
-        """Index until nothing is pending, of one scope or all, in small steps."""
+    async def _batches(self, scope_id: int) -> None:
+        """Index until nothing of a scope is pending, in small steps."""
+        backlog = ScopeBacklog(scope_id, self.indexed_up_to.get(scope_id) or 0)
         has_more = True
         while has_more:
             try:
                 async with asyncio.timeout(STUCK_SECONDS):
-                    has_more = await self._batch(SEARCH_BATCH, scope_id)
+                    has_more = await self._batch(SEARCH_BATCH, backlog)
             except TimeoutError as e:
                 self._rests_until = time.monotonic() + REST_SECONDS
                 raise StoreUnavailable("the store does not accept index updates now") from e
             await asyncio.sleep(0)
+        if backlog.newest:
+            self.indexed_up_to.put(scope_id, backlog.newest)
 
-    async def _batch(self, max_messages: int, scope_id: int | None = None) -> bool:
+    async def _batch(self, max_messages: int, backlog: ScopeBacklog | None = None) -> bool:
         """Index the next messages, a long one alone; return whether more may be pending."""
-        look = partial(rows.waiting_size, max_messages=max_messages, scope_id=scope_id)
+        look = partial(rows.waiting_size, max_messages=max_messages, backlog=backlog)
         is_long = await self._db.read(look, of=NO_TURNS) > SMALL_TEXT_BYTES
         if is_long:
             max_messages = 1
         # What is not filed yet is not read: turns are filed many at a time.
         index = self._db.apart_from_turns(
-            partial(rows.index_pending, max_messages=max_messages, scope_id=scope_id)
+            partial(rows.index_pending, max_messages=max_messages, backlog=backlog)
         )
         indexed_count = await self._db.write(index, small=not is_long, piece=is_long, lock=NOTHING)
         return indexed_count == max_messages

@@ -7,12 +7,12 @@ import pytest
 from memory.conversation.long_json import LONG_CHARACTERS
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows import messages as message_rows
-from memory.stores.sql.rows.message_pieces import LARGE_CHARACTERS
+from memory.stores.sql.rows.message_pieces import LARGE_BYTES
 from tests.conftest import running
 from tests.e2e.test_background import rows
 from tests.models import Model
 
-BOUNDS = sorted({LONG_CHARACTERS, LARGE_CHARACTERS})
+BOUNDS = sorted({LONG_CHARACTERS, LARGE_BYTES})
 SIZES = [size for bound in BOUNDS for size in (bound - 1000, bound, bound + 1000)]
 USER = {"x-memory-user": "ada"}
 

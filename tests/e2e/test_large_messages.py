@@ -56,7 +56,7 @@ SHAPES = {
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(message_pieces, "PIECE_CHARACTERS", PIECE)
-    monkeypatch.setattr(message_pieces, "LARGE_CHARACTERS", LARGE)
+    monkeypatch.setattr(message_pieces, "LARGE_BYTES", LARGE)
 
 
 def token(data):
@@ -173,3 +173,18 @@ async def test_pieces_that_no_message_came_to_name_leave_by_age(tmp_path):
             while await db.write(lambda conn, now=now: message_pieces.expire_orphans(conn, now)):
                 pass
             assert len(await pieces(live)) == len(kept) + left
+
+
+@pytest.mark.parametrize("words", ["tea ", "té ", "お茶", "🍵"])
+@pytest.mark.parametrize("size", [LARGE // 2, 2 * LARGE])
+def test_what_is_large_is_told_by_its_bytes(words, size):
+    """So many characters of another script are several times as many bytes to write."""
+    text = (words * size)[:size]
+    contents = [{"role": "user", "body": "", "content": text, "digest": b"", "pieces": None}]
+    large = message_pieces.split_off(contents)
+    assert bool(large) == (len(text.encode()) > LARGE or not text.isascii())
+    assert bool(large) == (contents[0]["pieces"] is not None)
+    for body in large:
+        slices = [piece for part in body.parts for piece in message_pieces._slices_of(part)]
+        assert "".join(slices) == text
+        assert max(len(piece.encode()) for piece in slices) <= PIECE

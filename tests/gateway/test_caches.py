@@ -27,7 +27,7 @@ from memory import service
 from memory.cache import Cache
 from memory.context import tokens
 from memory.conversation import messages
-from memory.retrieval import retriever
+from memory.retrieval import indexer, retriever
 from memory.session import conversation_cache, model_records, policies
 from memory.stores.sql.engine.sqlite import sqlite
 from memory.stores.sql.rows.policies import PolicyEdit
@@ -74,6 +74,11 @@ CACHES = {
     "Latencies": ((selector, "PACES_BYTES"), 1, lambda g: g.choice.paces),
     "Records of models": ((model_records, "BYTES"), 1, lambda g: g.memory.models.records),
     "Policies": ((policies, "KNOWN_BYTES"), 1, lambda g: g.memory.policies._cache),
+    "Indexed scopes": (
+        (indexer, "KNOWN_BYTES"),
+        1,
+        lambda g: g.memory.retrieval.indexing.indexed_up_to,
+    ),
     "Refused additions": ((state, "LACKS_BYTES"), 1, lambda g: g.lacks),
 }
 
@@ -130,6 +135,7 @@ async def filled(gateway, count):
         gateway.windows.note_refusal(target, Caller(), 5000, (5000 + number, 4000 + number))
         gateway.memory.models.count(name, saved=bool(number % 2), searched=True)
         await gateway.memory.policies.find(("tenant", name))
+        gateway.memory.retrieval.indexing.indexed_up_to.put(number << 20, number << 40)
         gateway.lacks.put(name, (1, 123.5 + number))
         gateway.credentials.keep(f"own-{number:032x}", b"Bearer %064x" % number)
         gateway.credentials.accept(b"Bearer %064x" % number)

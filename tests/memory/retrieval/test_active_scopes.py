@@ -17,6 +17,7 @@ from memory.retrieval.recall_search import RecallSearch
 from memory.retrieval.retriever import RecallHits, Retriever
 from memory.scope import Scope
 from memory.stores.sql.engine import schema as t
+from memory.stores.sql.engine.sql_driver import ScopeBacklog
 from memory.stores.sql.index import message_index
 from memory.stores.sql.index.index_changes import IndexChange
 from memory.stores.sql.rows import messages as rows
@@ -113,7 +114,9 @@ class Person:
         await self.write(work)
 
     async def index(self, most):
-        await self.write(lambda conn: message_index.index_pending(conn, most, self.scope_id))
+        await self.write(
+            lambda conn: message_index.index_pending(conn, most, ScopeBacklog(self.scope_id))
+        )
 
     async def keep(self, text):
         new = passages.NewPassage(text, tags=["tea"], created_at=1.7e9)

@@ -6,9 +6,11 @@ driver, and never for the name of a dialect.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
 from sqlalchemy import Connection, Table
 from sqlalchemy.sql.base import Executable
 
@@ -32,6 +34,20 @@ class SharedWords(NamedTuple):
     every: Sequence[str]
     newest: int
     most: int
+
+
+class ScopeBacklog(msgspec.Struct):
+    """The messages of one scope that wait to be indexed, newest first.
+
+    before: when the one that was indexed last was said, and its row key; those behind it are not
+    looked at again.
+    after: a row key up to which all were indexed. newest: of those that were indexed since.
+    """
+
+    scope_id: int
+    after: int = 0
+    before: tuple[float, int] = (math.inf, MAX_KEY)
+    newest: int = 0
 
 
 class IndexPlace(NamedTuple):
@@ -116,12 +132,16 @@ class SearchIndex(Protocol):
         ...
 
     def list_waiting(
-        self, conn: Connection, max_rows: int, scope_id: int | None, *, to_index: bool
+        self, conn: Connection, max_rows: int, backlog: ScopeBacklog | None
     ) -> Sequence[Any]:
-        """Return the next messages that wait; of one scope the newest first.
+        """Return the next messages that wait, of all scopes or of one.
 
-        to_index: they are kept from other indexers until the transaction ends.
+        They are kept from other indexers until the transaction ends.
         """
+        ...
+
+    def waiting_size(self, conn: Connection, max_rows: int, backlog: ScopeBacklog | None) -> int:
+        """Return how many characters these messages have, without reading them."""
         ...
 
     def settle(
@@ -133,7 +153,7 @@ class SearchIndex(Protocol):
         """
         ...
 
-    def has_waiting(self, conn: Connection, scope_id: int, but: int | None) -> bool:
+    def has_waiting(self, conn: Connection, backlog: ScopeBacklog, but: int | None) -> bool:
         """Tell whether a message of the scope waits. but: one of another conversation."""
         ...
 

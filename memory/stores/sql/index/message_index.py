@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from memory.stores.sql.engine import schema as t
-from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
+from memory.stores.sql.engine.sql_driver import ScopeBacklog, SqlDriver, sql_driver
 from memory.stores.sql.engine.sqlite import fts
 from memory.stores.sql.engine.sqlite.fts import MESSAGES_INDEX, SearchDocument
 from memory.stores.sql.engine.statements import execute, key_list
@@ -88,13 +88,13 @@ def _doc(conn: Connection, row: Any) -> SearchDocument:
     )
 
 
-def index_pending(conn: Connection, max_messages: int, scope_id: int | None = None) -> int:
+def index_pending(conn: Connection, max_messages: int, backlog: ScopeBacklog | None = None) -> int:
     """Index the next messages, at most `max_messages`; return how many.
 
-    scope_id: of one scope, newest first. Returns `max_messages` if more may wait. A message that
-    cannot be indexed is skipped if another can; otherwise raises its error.
+    backlog: of one scope, and goes on behind them. Returns `max_messages` if more may wait. A
+    message that cannot be indexed is skipped if another can; otherwise raises its error.
     """
-    rows = _next_unindexed(conn, max_messages, scope_id, to_index=True)
+    rows = sql_driver(conn).index.list_waiting(conn, max_messages, backlog)
     error_by_key = {
         row.id: error for row in rows if (error := _index_message(conn, row)) is not None
     }
@@ -105,6 +105,10 @@ def index_pending(conn: Connection, max_messages: int, scope_id: int | None = No
         log.warning(
             "message row %d cannot be put into the search index: %s", key, type(error).__name__
         )
+    if backlog is not None and rows:
+        backlog.before = (rows[-1].created_at, rows[-1].id)
+        backlog.newest = max(backlog.newest, *(row.id for row in rows))
+    scope_id = None if backlog is None else backlog.scope_id
     return sql_driver(conn).index.settle(conn, rows, max_messages, scope_id)
 
 
@@ -127,19 +131,14 @@ def _index_message(conn: Connection, row: Any) -> Exception | None:
     return None
 
 
-def waiting_size(conn: Connection, max_messages: int, scope_id: int | None = None) -> int:
+def waiting_size(conn: Connection, max_messages: int, backlog: ScopeBacklog | None = None) -> int:
     """Return the characters of the next `max_messages` messages to index."""
-    return sum(
-        len(row.content) + len(row.body) for row in _next_unindexed(conn, max_messages, scope_id)
-    )
+    return sql_driver(conn).index.waiting_size(conn, max_messages, backlog)
 
 
-def index_waits(conn: Connection, scope_id: int, but: int | None = None) -> bool:
-    """Tell whether a message of the scope waits to be indexed. but: one of another conversation."""
-    return sql_driver(conn).index.has_waiting(conn, scope_id, but)
+def index_waits(conn: Connection, scope_id: int, but: int | None = None, *, after: int = 0) -> bool:
+    """Tell whether a message of the scope waits to be indexed.
 
-
-def _next_unindexed(
-    conn: Connection, max_messages: int, scope_id: int | None = None, *, to_index: bool = False
-) -> Sequence[Any]:
-    return sql_driver(conn).index.list_waiting(conn, max_messages, scope_id, to_index=to_index)
+    but: one of another conversation. after: a row key up to which all are known to be indexed.
+    """
+    return sql_driver(conn).index.has_waiting(conn, ScopeBacklog(scope_id, after), but)

@@ -12,17 +12,22 @@ Nothing is left out for its size: a history that is kept here needs its images a
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
 from memory.conversation.harness import SHIPPED_HARNESS, Harness
-from memory.conversation.long_json import count_long_characters, encode_part_by_part
+from memory.conversation.long_json import (
+    MOST_CHARACTER_BYTES,
+    encode_part_by_part,
+    long_size,
+    size_at_most,
+)
 from memory.conversation.messages import Json, is_system, with_image_addresses
 from memory.conversation.steps import holds_text
 from memory.conversation.thoughts import spoken_text
@@ -35,9 +40,9 @@ from memory.stores.sql.engine.sqlite.fts import MAX_DOCUMENT_CHARACTERS
 from memory.stores.sql.engine.statements import add_row
 from memory.stores.sql.engine.write_lock import WriteLock
 
-# Of a message; one with more is kept in pieces.
-LARGE_CHARACTERS = 1 << 22
-# Each takes several times that while it is written.
+# Of a message; one that may take more is kept in pieces.
+LARGE_BYTES = 1 << 22
+# Of ASCII; each takes several times that while it is written. Of other text a quarter.
 PIECE_CHARACTERS = 1 << 19
 NO_SECRETS: list[str] = []
 # After which no turn will name its pieces any more.
@@ -61,7 +66,7 @@ class LargeBody:
 class LongBody:
     """The body of a message with very long strings, encoded part by part as it is read.
 
-    size: of these strings, in characters.
+    size: of these strings, in bytes at most.
     """
 
     message: Json
@@ -150,7 +155,7 @@ def _without_secrets(screen: Screen, words: str, masked: str, message: Json) -> 
 
 
 def _body_of(message: Json, *, sliced: bool) -> str | LongBody:
-    if sliced and (size := count_long_characters(message)):
+    if sliced and (size := long_size(message)):
         return LongBody(message, size)
     return encode(message).decode()
 
@@ -168,9 +173,11 @@ def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
         is_long = isinstance(body, LongBody)
         if is_long:
             size = body.size
+        elif len(words) + len(body) < LARGE_BYTES // (2 * MOST_CHARACTER_BYTES):
+            continue
         else:
-            size = len(body or words)
-        if len(words) + size > LARGE_CHARACTERS:
+            size = size_at_most(body or words)
+        if size_at_most(words) + size > LARGE_BYTES:
             large_bodies.append(LargeBody(new_key(), body if is_long else [body or words]))
             content["pieces"] = large_bodies[-1].key
             if is_long or body:
@@ -212,18 +219,19 @@ async def write(
     StoreUnavailable.
     """
     for body in bodies:
-        body_slices = (
-            part[begin : begin + PIECE_CHARACTERS]
-            for part in body.parts
-            for begin in range(0, len(part), PIECE_CHARACTERS)
-        )
-        for position in count():
+        body_slices = itertools.chain.from_iterable(map(_slices_of, body.parts))
+        for position in itertools.count():
             # To encode a piece takes some milliseconds.
             data = await asyncio.to_thread(next, body_slices, None)
             if data is None:
                 break
             row = {"body": body.key, "position": position, "data": data}
             await db.write(partial(_put, scope=scope, row=row), piece=True, lock=lock)
+
+
+def _slices_of(part: str) -> Iterator[str]:
+    size = PIECE_CHARACTERS if part.isascii() else PIECE_CHARACTERS // MOST_CHARACTER_BYTES
+    return (part[begin : begin + size] for begin in range(0, len(part), size))
 
 
 def _put(conn: Connection, scope: Callable[[Connection], int], row: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, bindparam, func, literal, select, text
 from memory.search.query import TermLookup, scope_mark
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.postgres.postgres_statements import fetch, fetch_sql
-from memory.stores.sql.engine.sql_driver import IndexPlace, SharedWords
+from memory.stores.sql.engine.sql_driver import IndexPlace, ScopeBacklog, SharedWords
 from memory.stores.sql.index.stems import Stemmer
 
 TABLES = {
@@ -33,14 +33,14 @@ TABLES = {
 WORD_BITS = 36
 _stems = Stemmer()
 _OF_SCOPE = "AND u.scope_id = :scope ORDER BY u.id DESC"
+_OF_ALL = "ORDER BY u.id"
 _NEXT = "SELECT m.* FROM unindexed u JOIN messages m ON m.id = u.id WHERE true {} LIMIT :most"
 # Another indexer's messages are left to it. A search waits for those of its scope.
-NEXT = {
-    (False, False): text(_NEXT.format("ORDER BY u.id")),
-    (False, True): text(_NEXT.format("ORDER BY u.id") + " FOR UPDATE OF u SKIP LOCKED"),
-    (True, False): text(_NEXT.format(_OF_SCOPE)),
-    (True, True): text(_NEXT.format(_OF_SCOPE) + " FOR UPDATE OF u"),
-}
+NEXT = text(_NEXT.format(_OF_ALL) + " FOR UPDATE OF u SKIP LOCKED")
+NEXT_HERE = text(_NEXT.format(_OF_SCOPE) + " FOR UPDATE OF u")
+_SIZE = f"SELECT coalesce(sum(length(w.content) + length(w.body)), 0) FROM ({_NEXT}) w"
+SIZE = text(_SIZE.format(_OF_ALL))
+SIZE_HERE = text(_SIZE.format(_OF_SCOPE))
 WAITS = """SELECT EXISTS (SELECT FROM unindexed u JOIN messages m ON m.id = u.id
 WHERE u.scope_id = $1 AND m.conversation IS DISTINCT FROM $2::bigint)"""
 # Only what is said in one conversation has an order.
@@ -155,10 +155,17 @@ class PostgresIndex:
         )
 
     def list_waiting(
-        self, conn: Connection, max_rows: int, scope_id: int | None, *, to_index: bool
+        self, conn: Connection, max_rows: int, backlog: ScopeBacklog | None
     ) -> Sequence[Any]:
-        values = {"most": max_rows} if scope_id is None else {"most": max_rows, "scope": scope_id}
-        return conn.execute(NEXT[scope_id is not None, to_index], values).all()
+        if backlog is None:
+            return conn.execute(NEXT, {"most": max_rows}).all()
+        return conn.execute(NEXT_HERE, {"most": max_rows, "scope": backlog.scope_id}).all()
+
+    def waiting_size(self, conn: Connection, max_rows: int, backlog: ScopeBacklog | None) -> int:
+        if backlog is None:
+            return int(conn.execute(SIZE, {"most": max_rows}).scalar_one())
+        values = {"most": max_rows, "scope": backlog.scope_id}
+        return int(conn.execute(SIZE_HERE, values).scalar_one())
 
     def settle(
         self, conn: Connection, rows: Sequence[Any], max_rows: int, scope_id: int | None
@@ -169,8 +176,8 @@ class PostgresIndex:
     def _end_waiting(self, conn: Connection, keys: Sequence[int]) -> None:
         fetch_sql(conn, "DELETE FROM unindexed WHERE id = ANY($1::bigint[])", list(keys))
 
-    def has_waiting(self, conn: Connection, scope_id: int, but: int | None) -> bool:
-        return bool(fetch_sql(conn, WAITS, scope_id, but)[0][0])
+    def has_waiting(self, conn: Connection, backlog: ScopeBacklog, but: int | None) -> bool:
+        return bool(fetch_sql(conn, WAITS, backlog.scope_id, but)[0][0])
 
     def note_indexed(self, conn: Connection, key: int, before: Any) -> None:
         """Do nothing: what was indexed at once never waited."""

@@ -55,9 +55,10 @@ LONG_GROUP_SECONDS = 0.004
 LONG_GROUP_WORKS = 256
 # Works beside one checkpoint, after which they wait for it.
 BEHIND = 2048
-# Pages in the log (32 MB) after which writes wait until it is begun anew. A shorter one is begun
-# anew without that as soon as a checkpoint ends and nobody has written meanwhile.
-LONG_LOG_PAGES = 16_384
+# Pages in the log (128 MB) after which writes wait until it is begun anew, for two syncs of the
+# disk: 20 to 60 ms. A shorter one is begun anew without that as soon as a checkpoint ends and
+# nobody has written meanwhile.
+LONG_LOG_PAGES = 65_536
 # Ms that a write waits for another's.
 BUSY_TIMEOUT_MS = 5000
 # bytes of the database that connections keep at hand: on the loop's thread, and others by what they

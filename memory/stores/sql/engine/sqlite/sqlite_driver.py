@@ -62,7 +62,9 @@ class SqliteDriver:
         raw_connection = conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
         if writes is None or not writes.take(raw_connection, compiled_statement, rows):
-            run = compiled_statement.at_once if len(rows) <= SEVERAL else compiled_statement.run_all
+            run = (
+                compiled_statement.at_once if len(rows) <= SEVERAL else compiled_statement.in_groups
+            )
             run(raw_connection, rows)
 
     def rows_of_keys(self, conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
@@ -165,6 +167,11 @@ class _Compiled:
             raw_connection.execute(sql, [row[name] for row in rows for name, _ in self._params])
         else:
             raw_connection.execute(sql, [*chain.from_iterable(map(self._pick_values, rows))])
+
+    def in_groups(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert many rows, `SEVERAL` with each statement."""
+        for start in range(0, len(rows), SEVERAL):
+            self.at_once(raw_connection, rows[start : start + SEVERAL])
 
     def _to_bools(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:

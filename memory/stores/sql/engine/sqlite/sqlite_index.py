@@ -15,7 +15,7 @@ from sqlalchemy import DDL, Connection, event, func, select, text
 from memory.ids import time_of
 from memory.search.query import TermLookup, scope_mark
 from memory.stores.sql.engine import schema as t
-from memory.stores.sql.engine.sql_driver import IndexPlace, SharedWords
+from memory.stores.sql.engine.sql_driver import IndexPlace, ScopeBacklog, SharedWords
 from memory.stores.sql.engine.statements import execute, put_row
 
 # Most messages of an import that one check skips.
@@ -33,12 +33,21 @@ NEWEST = select(
 THERE = "EXISTS (SELECT 1 FROM messages_fts WHERE rowid = m.id)"
 AHEAD = "FROM messages WHERE id > :mark ORDER BY id LIMIT :ahead"
 # contains no input
-NEXT = text(f"SELECT * FROM (SELECT * {AHEAD}) m WHERE NOT {THERE} LIMIT :most")
+_NEXT_KEYS = f"SELECT m.id FROM (SELECT id {AHEAD}) m WHERE NOT {THERE} LIMIT :most"
 PASSED = text(f"SELECT count(*), max(id) FROM (SELECT id {AHEAD})")
-NEXT_HERE = text(
-    "SELECT m.* FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND m.id "
-    f"> :mark AND NOT {THERE} ORDER BY m.id DESC LIMIT :most"
+# In the order of their index, each from where the last ended: to look at all that wait, batch after
+# batch, held the event loop for 60 ms where 36,000 did.
+_NEXT_KEYS_HERE = (
+    "SELECT m.id FROM messages m WHERE m.scope_id = :scope AND m.created_at >= :since AND "
+    f"(m.created_at, m.id) < (:until, :before) AND m.id > :mark AND NOT {THERE} "
+    "ORDER BY m.created_at DESC, m.id DESC LIMIT :most"
 )
+_OF_KEYS = "FROM messages WHERE id IN ({})"
+NEXT = text(f"SELECT * {_OF_KEYS.format(_NEXT_KEYS)} ORDER BY id")
+NEXT_HERE = text(f"SELECT * {_OF_KEYS.format(_NEXT_KEYS_HERE)} ORDER BY created_at DESC, id DESC")
+_SIZE = "SELECT coalesce(sum(length(content) + length(body)), 0) "
+SIZE = text(_SIZE + _OF_KEYS.format(_NEXT_KEYS))
+SIZE_HERE = text(_SIZE + _OF_KEYS.format(_NEXT_KEYS_HERE))
 WAITS = (
     "SELECT 1 FROM messages m WHERE m.scope_id = ? AND m.created_at >= ? AND m.id > ? AND "
     f"m.conversation != ? AND NOT {THERE} LIMIT 1"
@@ -170,16 +179,15 @@ class SqliteIndex:
         """Do nothing: what is behind the mark waits."""
 
     def list_waiting(
-        self, conn: Connection, max_rows: int, scope_id: int | None, *, to_index: bool
+        self, conn: Connection, max_rows: int, backlog: ScopeBacklog | None
     ) -> Sequence[Any]:
-        indexed_up_to = _mark(conn)
-        if scope_id is None:
-            return conn.execute(
-                NEXT, {"mark": indexed_up_to, "ahead": LOOK_AHEAD_ROWS, "most": max_rows}
-            ).all()
-        since = time_of(indexed_up_to) - SET_BACK
-        values = {"scope": scope_id, "since": since, "mark": indexed_up_to, "most": max_rows}
-        return conn.execute(NEXT_HERE, values).all()
+        statement = NEXT if backlog is None else NEXT_HERE
+        return conn.execute(statement, _values_of_next(conn, max_rows, backlog)).all()
+
+    def waiting_size(self, conn: Connection, max_rows: int, backlog: ScopeBacklog | None) -> int:
+        statement = SIZE if backlog is None else SIZE_HERE
+        values = _values_of_next(conn, max_rows, backlog)
+        return int(conn.execute(statement, values).scalar_one())
 
     def settle(
         self, conn: Connection, rows: Sequence[Any], max_rows: int, scope_id: int | None
@@ -199,9 +207,10 @@ class SqliteIndex:
             return max_rows
         return settled_count
 
-    def has_waiting(self, conn: Connection, scope_id: int, but: int | None) -> bool:
+    def has_waiting(self, conn: Connection, backlog: ScopeBacklog, but: int | None) -> bool:
         indexed_up_to = _mark(conn)
-        values = (scope_id, time_of(indexed_up_to) - SET_BACK, indexed_up_to, but or 0)
+        since = time_of(indexed_up_to) - SET_BACK
+        values = (backlog.scope_id, since, max(indexed_up_to, backlog.after), but or 0)
         return _raw(conn).execute(WAITS, values).fetchone() is not None
 
     def note_indexed(self, conn: Connection, key: int, before: Any) -> None:
@@ -217,6 +226,22 @@ class SqliteIndex:
 def _raw(conn: Connection) -> Any:
     """Return Python's connection under SQLAlchemy's, with the same transaction."""
     return conn.connection.dbapi_connection
+
+
+def _values_of_next(
+    conn: Connection, max_rows: int, backlog: ScopeBacklog | None
+) -> dict[str, Any]:
+    if backlog is None:
+        return {"mark": _mark(conn), "most": max_rows, "ahead": LOOK_AHEAD_ROWS}
+    indexed_up_to = _mark(conn)
+    return {
+        "mark": max(indexed_up_to, backlog.after),
+        "most": max_rows,
+        "scope": backlog.scope_id,
+        "since": time_of(indexed_up_to) - SET_BACK,
+        "until": backlog.before[0],
+        "before": backlog.before[1],
+    }
 
 
 def _mark(conn: Connection) -> int:

@@ -228,7 +228,7 @@ async def test_two_indexers_share_what_waits_and_leave_nothing(postgres_url):
         return done
 
     assert sum(await asyncio.gather(index(one), index(two))) == 150
-    assert not await one.read(lambda conn: message_index._next_unindexed(conn, 1))
+    assert await one.read(lambda conn: message_index.waiting_size(conn, 1)) == 0
     count = await one.read(lambda conn: execute_sql(conn, "SELECT count(*) FROM message_terms"))
     assert count[0][0] == 150
     await one.close()

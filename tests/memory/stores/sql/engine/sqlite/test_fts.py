@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select, text, update
 
 from memory import ids
 from memory.jobs import maintenance
@@ -21,7 +21,7 @@ from memory.search.query import scope_mark
 from memory.service import Memory
 from memory.session.request import Policy
 from memory.stores.sql.engine import schema as t
-from memory.stores.sql.engine.sql_driver import sql_driver
+from memory.stores.sql.engine.sql_driver import ScopeBacklog, sql_driver
 from memory.stores.sql.engine.sqlite import fts, sqlite_index
 from memory.stores.sql.index import message_index
 from memory.stores.sql.rows import jobs, messages, scopes
@@ -356,6 +356,42 @@ async def test_each_message_is_put_in_once_by_whoever_comes_first(memory):
         lambda conn: conn.execute(select(t.messages.c.id).order_by(t.messages.c.id)).scalars().all()
     )
     assert not await memory.db.read(lambda conn: message_index.index_waits(conn, bob))
+
+
+async def test_what_waits_of_a_scope_is_looked_at_once(memory, monkeypatch):
+    """Batches of a search go on behind one another, and the next search behind them all."""
+    await memory.retrieval.indexing.stop()
+    ada = await spoken(memory, "ada", *({"role": "user", "content": f"tea {i}"} for i in range(40)))
+    checked = []
+
+    def note(conn):
+        raw_connection = conn.connection.dbapi_connection
+        raw_connection.create_function("checked", 1, lambda key: checked.append(key) or 0)
+
+    await memory.db.write(note)
+    for name in ("NEXT_HERE", "SIZE_HERE"):
+        sql = str(getattr(sqlite_index, name)).replace(
+            sqlite_index.THERE, f"(checked(m.id) OR {sqlite_index.THERE})"
+        )
+        monkeypatch.setattr(sqlite_index, name, text(sql))
+    backlog = ScopeBacklog(ada)
+
+    def index(conn):
+        sizes = message_index.waiting_size(conn, 16, backlog)
+        return sizes, message_index.index_pending(conn, 16, backlog)
+
+    batches = [await memory.db.write(index) for _ in range(3)]
+    assert [count for _, count in batches] == [16, 16, 8]
+    assert sum(size for size, _ in batches) == sum(len(f"tea {i}") for i in range(40))
+    # once for the size and once for the batch
+    assert sorted(checked) == sorted(2 * await indexed(memory))
+    assert not await memory.db.read(
+        lambda conn: message_index.index_waits(conn, ada, after=backlog.newest)
+    )
+    await spoken(memory, "ada", {"role": "user", "content": "coffee"})
+    assert await memory.db.read(
+        lambda conn: message_index.index_waits(conn, ada, after=backlog.newest)
+    )
 
 
 async def test_a_long_import_does_not_keep_what_is_said_after_it(memory, monkeypatch):
