@@ -1,11 +1,13 @@
 """Encodes JSON that holds very long strings, such as images, in short steps. Pure.
 
 To encode an image of 60 MiB in one step holds the interpreter lock for a fifth of a second, and
-nobody else is served meanwhile. So such strings are encoded in slices, each a part of its own.
+nobody else is served meanwhile. So such strings are encoded in slices, each a part of its own, and
+what has many elements group by group.
 """
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -21,6 +23,9 @@ SLICE_CHARACTERS = 1 << 19
 MOST_CHARACTER_BYTES = 4
 # Of lists and objects in which such a string is looked for.
 DEPTH = 8
+# Of a list, encoded in one step: some 0.2 ms.
+GROUP_ELEMENTS = 1024
+_CONTAINERS = frozenset((dict, list))
 _encode = msgspec.json.Encoder().encode
 # What stands for a long string, unlike anything that a client says.
 _PLACE = f"mnemogate-long-{secrets.token_hex(16)}"
@@ -55,13 +60,65 @@ def split_long(value: Any) -> list[bytes | TextSlice]:
     """Return a value as JSON in parts, with the slices of its very long strings not encoded."""
     long_strings: list[str] = []
     parts: list[bytes | TextSlice] = []
-    cut_json = _encode(_without_long(value, DEPTH, _get_place, long_strings))
+    cut_json = encode_in_groups(_without_long(value, DEPTH, _get_place, long_strings))
     for text in long_strings:
         prefix, _, cut_json = cut_json.partition(_QUOTED_PLACE)
         parts.append(prefix + b'"')
         parts += [TextSlice(text, offset) for offset in range(0, len(text), SLICE_CHARACTERS)]
         cut_json = b'"' + cut_json
     return [*parts, cut_json]
+
+
+def encode_in_groups(value: Any) -> bytes:
+    """Return a value as JSON, of which many elements are not encoded in one step.
+
+    100,000 parts of one message hold the interpreter lock for some 15 ms.
+    """
+    json_text = bytearray()
+    _add_in_groups(value, DEPTH, json_text)
+    return bytes(json_text)
+
+
+def _add_in_groups(value: Any, depth: int, json_text: bytearray) -> None:
+    if not (depth and _is_nested(value)):
+        json_text += _encode(value)
+    elif type(value) is dict:
+        separator = b"{"
+        for name, member in value.items():
+            json_text += b"%b%b:" % (separator, _encode(name))
+            _add_in_groups(member, depth - 1, json_text)
+            end_step()
+            separator = b","
+        json_text += b"}"
+    else:
+        _add_elements(value, depth, json_text)
+
+
+def _add_elements(values: list[Any], depth: int, json_text: bytearray) -> None:
+    separator = b"["
+    for is_nested, elements in itertools.groupby(values, _is_nested):
+        run = list(elements)
+        size = 1 if is_nested else GROUP_ELEMENTS
+        for start in range(0, len(run), size):
+            json_text += separator
+            if is_nested:
+                _add_in_groups(run[start], depth - 1, json_text)
+            else:
+                json_text += _encode(run[start : start + size])[1:-1]
+            end_step()
+            separator = b","
+    json_text += b"]"
+
+
+def _is_nested(value: Any) -> bool:
+    """Tell whether a list or an object has elements that have elements, or very many."""
+    if type(value) is dict:
+        members = value.values()
+    elif type(value) is list:
+        members = value
+    else:
+        return False
+    return len(members) > GROUP_ELEMENTS or not _CONTAINERS.isdisjoint(map(type, members))
 
 
 def long_size(value: Any) -> int:

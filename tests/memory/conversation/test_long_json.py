@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.conversation import long_json
-from memory.conversation.long_json import LONG_CHARACTERS, SLICE_CHARACTERS, encode_in_parts
+from memory.conversation.long_json import (
+    LONG_CHARACTERS,
+    SLICE_CHARACTERS,
+    encode_in_groups,
+    encode_in_parts,
+)
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=12),
@@ -29,6 +34,37 @@ def test_the_parts_say_the_value(value):
         patch.setattr(long_json, "LONG_CHARACTERS", 6)
         patch.setattr(long_json, "SLICE_CHARACTERS", 4)
         assert json.loads(b"".join(encode_in_parts(value))) == value
+
+
+@given(value=PLAIN, size=st.sampled_from([1, 2, 3]))
+def test_in_groups_a_value_is_encoded_as_in_one_step(value, size):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_json, "GROUP_ELEMENTS", size)
+        assert encode_in_groups(value) == msgspec.json.encode(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"type": "text", "text": "b"}] * 50,
+        [[{"text": "b"}]] * 50,
+        {str(i): i for i in range(50)},
+        {"messages": [{"content": [{"text": "b"}] * 50}]},
+        list(range(50)),
+    ],
+    ids=["objects", "lists", "members", "parts", "numbers"],
+)
+def test_no_step_encodes_many_elements(value, monkeypatch):
+    sizes = []
+
+    def encode(elements):
+        sizes.append(len(elements) if isinstance(elements, list | dict) else 1)
+        return msgspec.json.encode(elements)
+
+    monkeypatch.setattr(long_json, "GROUP_ELEMENTS", 8)
+    monkeypatch.setattr(long_json, "_encode", encode)
+    assert encode_in_groups(value) == msgspec.json.encode(value)
+    assert max(sizes) <= 8
 
 
 def test_a_value_without_long_strings_is_one_part():

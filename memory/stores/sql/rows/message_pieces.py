@@ -23,7 +23,9 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, select, tuple_
 
 from memory.conversation.harness import SHIPPED_HARNESS, Harness
 from memory.conversation.long_json import (
+    GROUP_ELEMENTS,
     MOST_CHARACTER_BYTES,
+    encode_in_groups,
     encode_part_by_part,
     long_size,
     size_at_most,
@@ -157,7 +159,11 @@ def _without_secrets(screen: Screen, words: str, masked: str, message: Json) -> 
 def _body_of(message: Json, *, sliced: bool) -> str | LongBody:
     if sliced and (size := long_size(message)):
         return LongBody(message, size)
-    return encode(message).decode()
+    return (encode_in_groups if _has_many(message) else encode)(message).decode()
+
+
+def _has_many(message: Json) -> bool:
+    return any(type(x) is list and len(x) > GROUP_ELEMENTS for x in message.values())
 
 
 def split_off(contents: Iterable[dict[str, Any]]) -> list[LargeBody]:
