@@ -112,12 +112,9 @@ def _add_elements(values: list[Any], depth: int, json_text: bytearray) -> None:
 
 def _is_nested(value: Any) -> bool:
     """Tell whether a list or an object has elements that have elements, or very many."""
-    if type(value) is dict:
-        members = value.values()
-    elif type(value) is list:
-        members = value
-    else:
+    if type(value) not in _CONTAINERS:
         return False
+    members = value.values() if type(value) is dict else value
     return len(members) > GROUP_ELEMENTS or not _CONTAINERS.isdisjoint(map(type, members))
 
 
