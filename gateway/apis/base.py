@@ -80,7 +80,7 @@ class ReplyMask(Protocol):
 
     @property
     def is_long(self) -> bool:
-        """Whether the round has so many parts that others would wait while it is closed."""
+        """Whether the round has so much that others would wait while it is closed."""
         ...
 
     def fast_forward(self, event_bytes: bytes) -> bytes:
@@ -91,8 +91,11 @@ class ReplyMask(Protocol):
         """Return what to show for an event. Raises StreamIncomplete for a malformed one."""
         ...
 
-    def show_whole(self, answer: Any) -> bytes:
-        """Return the events of an answer that came whole, for a client that wants events."""
+    def show_whole(self, answer: Any, *, heavy: bool = False) -> list[bytes]:
+        """Return the events of an answer that came whole, for a client that wants events.
+
+        heavy: others would wait while the round is closed.
+        """
         ...
 
     def take_whole(self, answer: Any) -> RoundResult | None:

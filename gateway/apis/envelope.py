@@ -15,7 +15,6 @@ their own interceptor.
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
@@ -38,6 +37,7 @@ from gateway.apis.envelope_events import (
 from gateway.apis.masked_parts import MaskedPart, MaskedParts
 from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError
+from gateway.http.json_thread import run_heavy
 from gateway.wire.answer_parts import MAX_PARTS, PartKey
 from gateway.wire.chat import Json, encode, encode_in_parts
 from gateway.wire.json_weight import is_light
@@ -81,15 +81,12 @@ class EnvelopeMask(ABC):
 
     @property
     def is_long(self) -> bool:
-        """See the protocol."""
-        return len(self._parts.parts) + len(self.shown) > LIGHT_PARTS
+        return self._parts.is_heavy or len(self._parts.parts) + len(self.shown) > LIGHT_PARTS
 
     @property
     def rounds(self) -> int:
         """How many rounds came before this one."""
         return len(self._ends)
-
-    # What a format says.
 
     @abstractmethod
     def kind_of(self, event: Json) -> str:
@@ -210,7 +207,8 @@ class EnvelopeMask(ABC):
             return event.event_bytes if not self.rounds and not self._hid else b""
         if is_light(data):
             return self.take(read_event(data), event.event_bytes)
-        return self.take(await asyncio.to_thread(read_heavy_event, data), event.event_bytes)
+        self._parts.is_heavy = True
+        return await run_heavy(lambda: self.take(read_heavy_event(data), event.event_bytes))
 
     def take(self, event: Json, event_bytes: bytes) -> bytes:
         """Return what to show for an event. event_bytes: as it came, b"" for one of ours."""
@@ -419,11 +417,12 @@ class EnvelopeMask(ABC):
                 ]
         return b"".join(shown_events)
 
-    def show_whole(self, answer: Json) -> bytes:
-        return b"".join(self.take(event, b"") for event in self.lift(answer))
+    def show_whole(self, answer: Json, *, heavy: bool = False) -> list[bytes]:
+        self._parts.is_heavy = self._parts.is_heavy or heavy
+        return [self.take(event, b"") for event in self.lift(answer)]
 
     def replay(self, reply: Json) -> tuple[bytes, RoundResult]:
-        shown_bytes = self.show_whole(reply)
+        shown_bytes = b"".join(self.show_whole(reply))
         remaining_bytes, result = self.close()
         return shown_bytes + remaining_bytes, result
 

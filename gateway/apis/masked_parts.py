@@ -40,7 +40,8 @@ class MaskedPart(AnswerPart):
 class MaskedParts(Parts[MaskedPart]):
     """The parts of a round, and events that wait for some.
 
-    first_place: where the first of them is shown that is.
+    first_place: where the first of them is shown that is. is_heavy: one is so long that others
+    would wait while it is written.
     """
 
     def __init__(self, first_place: int = 0) -> None:
@@ -49,6 +50,7 @@ class MaskedParts(Parts[MaskedPart]):
         self._released = 0
         self.next_place = first_place
         self.early = EarlyEvents()
+        self.is_heavy = False
 
     def is_held(self, part: MaskedPart) -> bool:
         """Tell whether a part waits, itself or for one before it."""

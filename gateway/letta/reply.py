@@ -191,11 +191,11 @@ class LettaMask(ChatMask):
         self._interceptor.feed(chunk)
         return _frames(self._round_chunks.of_chunk(chunk))
 
-    def show_whole(self, answer: Chunk) -> bytes:
-        super().show_whole(answer)
-        if self._round_chunks is not None:
-            return _frames(self._round_chunks.of_chunk(answer))
-        return b""
+    def show_whole(self, answer: Chunk, *, heavy: bool = False) -> list[bytes]:
+        super().show_whole(answer, heavy=heavy)
+        if self._round_chunks is None:
+            return []
+        return [_frames(self._round_chunks.of_chunk(answer))]
 
     def take_whole(self, answer: Chunk) -> RoundResult | None:
         result = super().take_whole(answer)

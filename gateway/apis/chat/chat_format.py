@@ -238,8 +238,9 @@ class ChatMask:
     def _show_piece(self, chunk: Chunk) -> bytes:
         return _events(self._interceptor.feed(chunk))
 
-    def show_whole(self, answer: Chunk) -> bytes:
-        return _events(self._interceptor.feed(answer))
+    def show_whole(self, answer: Chunk, *, heavy: bool = False) -> list[bytes]:
+        self._has_long_text = self._has_long_text or heavy
+        return list(map(frame, self._interceptor.feed(answer)))
 
     def take_whole(self, answer: Chunk) -> RoundResult | None:
         return self._interceptor.whole(answer)

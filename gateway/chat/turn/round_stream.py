@@ -13,7 +13,7 @@ from gateway.http.json_thread import run_by_weight, run_heavy
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.replies import CompletionReply, feed_framer, feed_long
 from gateway.wire.chat import Json
-from gateway.wire.json_weight import LIGHT_BYTES, SURE_BYTES
+from gateway.wire.json_weight import LIGHT_BYTES, SURE_BYTES, is_light
 from gateway.wire.sse import LONG_BYTES, SseEvent, SseFramer
 from gateway.wire.stream_endings import told_error
 
@@ -27,7 +27,7 @@ async def stream_round(  # noqa: C901 - one loop, whose ends stand in their orde
 
     An error of the upstream's own is its end; what breaks off after every finish is whole.
     """
-    if reply.chunk is not None and (shown_at_once := mask.show_whole(reply.chunk)):
+    for shown_at_once in await _show_whole(reply, mask):
         yield shown_at_once
     events, body, framer = reply.events, reply.incoming.body, reply.framer
     try:
@@ -59,6 +59,21 @@ async def stream_round(  # noqa: C901 - one loop, whose ends stand in their orde
         await forward.report_broken_stream(e)
         if not (mask.ended and isinstance(e, StreamIncomplete | UpstreamTimeout)):
             raise
+
+
+async def _show_whole(reply: CompletionReply, mask: ReplyMask) -> list[bytes]:
+    """Return the events of an answer that came whole, none of any other.
+
+    Those of a heavy one are made in a thread, and left apart: to join them takes as long.
+    """
+    if reply.chunk is None:
+        return []
+    plain_reply = reply.plain or b""
+    if not is_light(plain_reply):
+        events = await run_heavy(partial(mask.show_whole, heavy=True), reply.chunk)
+        return list(filter(None, events))
+    shown_at_once = b"".join(mask.show_whole(reply.chunk))
+    return [shown_at_once] if shown_at_once else []
 
 
 def forward_events(data: bytes, mask: ReplyMask, framer: SseFramer) -> tuple[bytes, bytes]:
@@ -142,6 +157,13 @@ async def close_round(mask: ReplyMask) -> tuple[bytes, RoundResult]:
     if mask.is_long:
         return await run_heavy(mask.close)
     return mask.close()
+
+
+async def end_stream(mask: ReplyMask, usage: Json | None) -> bytes:
+    """Return the last events; made in a thread if they repeat a long answer."""
+    if mask.is_long:
+        return await run_heavy(mask.end, usage)
+    return mask.end(usage)
 
 
 async def write_body(mask: ReplyMask, usage: Json | None, size: int) -> bytes | list[bytes]:

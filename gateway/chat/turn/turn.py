@@ -19,6 +19,7 @@ from gateway.chat.turn.opening import RequestOpening
 from gateway.chat.turn.round_sender import RoundSender, TargetOptions
 from gateway.chat.turn.round_stream import (
     close_round,
+    end_stream,
     raise_for_incomplete,
     read_whole,
     stream_round,
@@ -184,7 +185,7 @@ class Turn:
                 yield ending
             await self.record()
             if self.stream:
-                yield self.mask.end(self.usage)
+                yield await end_stream(self.mask, self.usage)
         finally:
             await self._opening.finish()
 

@@ -166,7 +166,7 @@ def test_a_block_that_only_carries_is_hidden_or_marked(whole):
         if whole:
             mask.take_whole({**reply, "stop_reason": "tool_use"})
         else:
-            shown = mask.show_whole({**reply, "stop_reason": "tool_use"})
+            shown = b"".join(mask.show_whole({**reply, "stop_reason": "tool_use"}))
             mask.close()
         marked = [] if hides else [{**carrier, "signature": ORPHANED + SEALED + "x"}]
         assert mask.shown == marked

@@ -99,7 +99,7 @@ def test_a_whole_answer_in_a_stream_shows_its_finish_behind_what_it_cites():
     message = {"role": "assistant", "content": "So [2]."}
     told = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
     told["choices"] = [{"index": 0, "message": message, "finish_reason": "stop"}]
-    shown = mask.show_whole(chunk(lift(told), b"")) + mask.close()[0] + mask.finish()
+    shown = b"".join(mask.show_whole(chunk(lift(told), b""))) + mask.close()[0] + mask.finish()
     text, cited, finish = choices_of(shown)
     assert (text["delta"]["content"], text["finish_reason"]) == ("So [2].", None)
     assert cited["delta"].keys() == {"annotations"}

@@ -163,7 +163,7 @@ def test_a_message_whose_content_cannot_be_read_is_shown_as_it_came(content):
     into = mask(())
     assert into.take_whole(copy.deepcopy(reply)).reply == reply
     assert not into.text_shown
-    assert mask(()).show_whole(copy.deepcopy(reply))
+    assert b"".join(mask(()).show_whole(copy.deepcopy(reply)))
 
 
 def normalised(message):
