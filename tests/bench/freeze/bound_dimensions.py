@@ -45,6 +45,70 @@ SHORT_PART = '{"type":"text","text":"%s"}' % ("x" * 100)
 APPEND = "core_memory_append"
 
 
+def long_calls(whose: str, name: str) -> list[Dimension]:
+    """Calls with very long arguments, on each wire, whole and streamed."""
+    return [
+        Dimension(f"bytes of a {whose} call", 128 * KIB, LONG_BYTES, our_calls(name, arguments)),
+        Dimension(
+            f"bytes of a streamed {whose} call",
+            128 * KIB,
+            LONG_BYTES,
+            answered(
+                lambda n: stream(
+                    [
+                        START,
+                        delta(f'{{"tool_calls":[{call(name, arguments(n))}]}}'),
+                        delta("{}", '"tool_calls"') + b"data: [DONE]\n\n",
+                    ]
+                ),
+                streamed=True,
+            ),
+        ),
+        Dimension(
+            f"responses: bytes of a {whose} call",
+            128 * KIB,
+            LONG_BYTES,
+            answered_responses(
+                lambda n: whole(response(function_call(0, name, arguments(n)))), streamed=False
+            ),
+        ),
+        Dimension(
+            f"responses: bytes of a streamed {whose} call",
+            128 * KIB,
+            LONG_BYTES,
+            answered_responses(
+                lambda n: feed(
+                    [
+                        OPEN,
+                        *(
+                            f'{{"type":"response.output_item.{verb}","output_index":0,"item":'
+                            f"{function_call(0, name, arguments(n))}}}"
+                            for verb in ("added", "done")
+                        ),
+                        '{"type":"response.completed","response":%s}'
+                        % response(function_call(0, name, arguments(n))).decode(),
+                    ]
+                )
+            ),
+        ),
+        Dimension(
+            f"messages: bytes of a {whose} call",
+            128 * KIB,
+            LONG_BYTES,
+            answered_messages(
+                lambda n: whole(
+                    claude(
+                        '{"type":"tool_use","id":"toolu_1","name":"%s","input":%s}'
+                        % (name, arguments(n)),
+                        "tool_use",
+                    )
+                ),
+                streamed=False,
+            ),
+        ),
+    ]
+
+
 def members(many: int) -> bytes:
     """An object of so many members."""
     return b'{"model":"m","input":"x",%b}' % b",".join(b'"a%d":1' % i for i in range(many))
@@ -219,64 +283,8 @@ ANSWERS = [
         3_000_000,
         shown(members, "alias"),
     ),
-    Dimension("bytes of a memory call", 128 * KIB, LONG_BYTES, our_calls(APPEND, arguments)),
-    Dimension(
-        "bytes of a streamed memory call",
-        128 * KIB,
-        LONG_BYTES,
-        answered(
-            lambda n: stream(
-                [
-                    START,
-                    delta(f'{{"tool_calls":[{call(APPEND, arguments(n))}]}}'),
-                    delta("{}", '"tool_calls"') + b"data: [DONE]\n\n",
-                ]
-            ),
-            streamed=True,
-        ),
-    ),
-    Dimension(
-        "responses: bytes of a memory call",
-        128 * KIB,
-        LONG_BYTES,
-        answered_responses(
-            lambda n: whole(response(function_call(0, APPEND, arguments(n)))), streamed=False
-        ),
-    ),
-    Dimension(
-        "responses: bytes of a streamed memory call",
-        128 * KIB,
-        LONG_BYTES,
-        answered_responses(
-            lambda n: feed(
-                [
-                    OPEN,
-                    *(
-                        f'{{"type":"response.output_item.{verb}","output_index":0,"item":'
-                        f"{function_call(0, APPEND, arguments(n))}}}"
-                        for verb in ("added", "done")
-                    ),
-                    '{"type":"response.completed","response":%s}'
-                    % response(function_call(0, APPEND, arguments(n))).decode(),
-                ]
-            )
-        ),
-    ),
-    Dimension(
-        "messages: bytes of a memory call",
-        128 * KIB,
-        LONG_BYTES,
-        answered_messages(
-            lambda n: whole(
-                claude(
-                    '{"type":"tool_use","id":"toolu_1","name":"core_memory_append","input":%s}'
-                    % arguments(n),
-                    "tool_use",
-                )
-            ),
-            streamed=False,
-        ),
-    ),
+    *long_calls("memory", APPEND),
+    *long_calls("client's", "brew"),
     Dimension(
         "trailers of an answer",
         64 * KIB,
