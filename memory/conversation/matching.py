@@ -315,16 +315,16 @@ def find_half_answer(
     turn: RequestHistory, index: int, aborted: Sequence[TurnNode]
 ) -> TurnNode | None:
     """Return the aborted answer that assistant message `index` begins with, or vice versa."""
-    request_text = collapse_whitespace(text_of(turn.messages[index]))
+    half_answers = [n for n in aborted if n.state == "aborted" and n.text]
+    # A long text is looked at only where it can matter.
+    request_text = half_answers and collapse_whitespace(text_of(turn.messages[index]))
     if not request_text:
         return None
     return max(
         (
             n
-            for n in aborted
-            if n.state == "aborted"
-            and n.text
-            and (n.text.startswith(request_text) or request_text.startswith(n.text))
+            for n in half_answers
+            if n.text.startswith(request_text) or request_text.startswith(n.text)
         ),
         key=lambda n: n.id,
         default=None,

@@ -139,10 +139,12 @@ def dispatcher_of(gateway: GatewayState, request: TurnInput) -> Dispatcher:
         history = request.whole_facts.history
         # Of a chat completion, new messages are sent as they came, where it is known how they stand
         # in the body; earlier ones may be decoded.
-        as_they_came = request.api.is_chat and history.source is not None
-        may_be_long = len(request.raw_body) > LIGHT_BYTES
-        is_long = may_be_long and history.is_long
-        if as_they_came:
+        source = history.source if request.api.is_chat else None
+        size = len(request.raw_body)
+        if source is not None:
+            # Tools, for one, are written anew.
+            other_size = size - (source.end - source.start) if source.end else 0
+            is_long = other_size > LIGHT_BYTES or (size > LIGHT_BYTES and history.is_long)
             forward.writes_off_loop = is_long
         else:
             forward.writes_off_loop = history.heavy
