@@ -76,17 +76,16 @@ def rows_of(
     scope_id: int, place: MessagePlace, contents: Iterable[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     """Yield rows, without keys, of what `message_pieces.contents_of` returned."""
+    shared_columns = {
+        "scope_id": scope_id,
+        "conversation": place.conversation,
+        "node": place.node,
+        "aborted": place.aborted,
+        "source": place.source,
+        "created_at": place.at,
+    }
     for content in contents:
-        yield {
-            "public_id": place.public_id or new_id("msg"),
-            "scope_id": scope_id,
-            "conversation": place.conversation,
-            "node": place.node,
-            **content,
-            "aborted": place.aborted,
-            "source": place.source,
-            "created_at": place.at,
-        }
+        yield {"public_id": place.public_id or new_id("msg"), **shared_columns, **content}
 
 
 def append(conn: Connection, rows: Sequence[dict[str, Any]], newest_key: int | None = None) -> None:
@@ -101,9 +100,11 @@ def append(conn: Connection, rows: Sequence[dict[str, Any]], newest_key: int | N
         newest_key = index.newest_key(conn, rows[0]["conversation"])
     first_key = new_message_key(len(rows), newest_key)
     keys = range(first_key, first_key + STEP * len(rows), STEP)
-    added_rows = [{"id": key, **row} for key, row in zip(keys, rows, strict=True)]
-    add_rows(conn, t.messages, added_rows)
-    note_change(conn, IndexChange(fts.MESSAGES_INDEX, rows[0]["scope_id"], added_rows))
+    # In place: to copy thousands of them is a tenth of what others wait for.
+    for key, row in zip(keys, rows, strict=True):
+        row["id"] = key
+    add_rows(conn, t.messages, rows)
+    note_change(conn, IndexChange(fts.MESSAGES_INDEX, rows[0]["scope_id"], rows))
     index.add_waiting(conn, rows[0]["scope_id"], keys)
 
 
