@@ -108,7 +108,8 @@ async def lived(live, local, monkeypatch):
     )  # its writes are not the turn's, nor are the index's and those of the usage
     await live.gateway.usage.stop()
     await indexing.stop()
-    await indexing._batches()
+    while await indexing._batch(64):
+        pass
     with monkeypatch.context() as patch:
         breaking(patch, writes=2)
         r = await live.chat(
