@@ -16,6 +16,9 @@ import traceback
 from collections.abc import Collection
 from functools import partial
 
+from msgspec.structs import replace
+from sqlalchemy import Connection
+
 from memory.cache import Cache
 from memory.errors import StoreUnavailable
 from memory.search.lexicon import load_shared_lists
@@ -130,11 +133,20 @@ class Indexer:
         is_long = await self._db.read(look, of=NO_TURNS) > SMALL_TEXT_BYTES
         if is_long:
             max_messages = 1
+        reached = backlog
+
+        def index(conn: Connection) -> int:
+            # Each attempt begins where the last committed batch ended.
+            nonlocal reached
+            reached = None if backlog is None else replace(backlog)
+            return rows.index_pending(conn, max_messages, reached)
+
         # What is not filed yet is not read: turns are filed many at a time.
-        index = self._db.apart_from_turns(
-            partial(rows.index_pending, max_messages=max_messages, backlog=backlog)
+        indexed_count = await self._db.write(
+            self._db.apart_from_turns(index), small=not is_long, piece=is_long, lock=NOTHING
         )
-        indexed_count = await self._db.write(index, small=not is_long, piece=is_long, lock=NOTHING)
+        if backlog is not None and reached is not None:
+            backlog.before, backlog.newest = reached.before, reached.newest
         return indexed_count == max_messages
 
     async def _work_on(self) -> None:

@@ -40,8 +40,8 @@ class ScopeBacklog(msgspec.Struct):
     """The messages of one scope that wait to be indexed, newest first.
 
     before: when the one that was indexed last was said, and its row key; those behind it are not
-    looked at again.
-    after: a row key up to which all were indexed. newest: of those that were indexed since.
+    looked at again. after: a row key up to which all were indexed. newest: of those that were
+    indexed since.
     """
 
     scope_id: int

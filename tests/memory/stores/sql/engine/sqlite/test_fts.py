@@ -394,6 +394,28 @@ async def test_what_waits_of_a_scope_is_looked_at_once(memory, monkeypatch):
     )
 
 
+async def test_a_batch_that_was_rolled_back_is_looked_at_again(memory, monkeypatch):
+    await memory.retrieval.indexing.stop()
+    ada = await spoken(memory, "ada", *({"role": "user", "content": f"tea {i}"} for i in range(4)))
+    write = memory.db.write
+
+    async def fail_once(work, **options):
+        def fail(conn):
+            work(conn)
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            await write(fail, **options)
+        # As a write goes that found the database locked: the same work runs again.
+        return await write(work, **options)
+
+    monkeypatch.setattr(memory.db, "write", fail_once)
+    backlog = ScopeBacklog(ada)
+    assert not await memory.retrieval.indexing._batch(16, backlog)
+    assert backlog.newest == max(await indexed(memory))
+    assert len(await indexed(memory)) == 4
+
+
 async def test_a_long_import_does_not_keep_what_is_said_after_it(memory, monkeypatch):
     await memory.retrieval.indexing.stop()
     monkeypatch.setattr(sqlite_index, "LOOK_AHEAD_ROWS", 3)
