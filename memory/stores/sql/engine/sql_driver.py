@@ -7,7 +7,7 @@ driver, and never for the name of a dialect.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -191,9 +191,13 @@ class SqlDriver(Protocol):
         ...
 
     def add_rows(
-        self, conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]
+        self,
+        conn: Connection,
+        statement: Executable,
+        rows: Sequence[Mapping[str, Any]],
+        shared: Collection[str],
     ) -> None:
-        """Run an insert for each row."""
+        """Run an insert for each row. shared: columns that say the same in each."""
         ...
 
     def rows_of_keys(self, conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:

@@ -7,7 +7,7 @@ look the same on every kind of database: rows with column names, booleans as boo
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -131,10 +131,18 @@ def add_row(conn: Connection, table: Table, **values: Any) -> None:
     execute(conn, _insert_statement(table, tuple(values)), values)
 
 
-def add_rows(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows with the same columns. Raises what the database raises."""
+def add_rows(
+    conn: Connection,
+    table: Table,
+    rows: Sequence[Mapping[str, Any]],
+    shared: Collection[str] = (),
+) -> None:
+    """Insert rows with the same columns. Raises what the database raises.
+
+    shared: columns that say the same in each row; of many rows they need not be sent with each.
+    """
     if rows:
-        sql_driver(conn).add_rows(conn, _insert_statement(table, tuple(rows[0])), rows)
+        sql_driver(conn).add_rows(conn, _insert_statement(table, tuple(rows[0])), rows, shared)
 
 
 def put_row(conn: Connection, table: Table, key_columns: tuple[str, ...], /, **values: Any) -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -38,6 +39,9 @@ from memory.stores.sql.turns.replaced_turns import NAMED_CHARACTERS, complete_hi
 m = t.messages.c
 n = t.nodes.c
 encode, decode = msgspec.json.encode, msgspec.json.decode
+# What rows of one `MessagePlace` share.
+PLACE_COLUMNS = ("scope_id", "conversation", "node", "aborted", "source", "created_at")
+NODE_AND_SOURCE = itemgetter("node", "source")
 
 
 class MessagePlace(msgspec.Struct):
@@ -76,14 +80,8 @@ def rows_of(
     scope_id: int, place: MessagePlace, contents: Iterable[dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     """Yield rows, without keys, of what `message_pieces.contents_of` returned."""
-    shared_columns = {
-        "scope_id": scope_id,
-        "conversation": place.conversation,
-        "node": place.node,
-        "aborted": place.aborted,
-        "source": place.source,
-        "created_at": place.at,
-    }
+    where = (place.conversation, place.node, place.aborted, place.source, place.at)
+    shared_columns = dict(zip(PLACE_COLUMNS, (scope_id, *where), strict=True))
     for content in contents:
         yield {"public_id": place.public_id or new_id("msg"), **shared_columns, **content}
 
@@ -102,7 +100,9 @@ def append(conn: Connection, rows: Sequence[dict[str, Any]], newest_key: int | N
     keys = range(first_key, first_key + STEP * len(rows), STEP)
     for key, row in zip(keys, rows, strict=True):
         row["id"] = key
-    add_rows(conn, t.messages, rows)
+    # Those of one place follow one another.
+    is_one_place = NODE_AND_SOURCE(rows[0]) == NODE_AND_SOURCE(rows[-1])
+    add_rows(conn, t.messages, rows, PLACE_COLUMNS if is_one_place else ())
     note_change(conn, IndexChange(fts.MESSAGES_INDEX, rows[0]["scope_id"], rows))
     index.add_waiting(conn, rows[0]["scope_id"], keys)
 

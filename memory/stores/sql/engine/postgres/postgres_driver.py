@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import ARRAY, BigInteger, Connection, Table, bindparam, func, select
@@ -45,7 +45,11 @@ class PostgresDriver:
         return fetch_sql(conn, sql, *values)
 
     def add_rows(
-        self, conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]
+        self,
+        conn: Connection,
+        statement: Executable,
+        rows: Sequence[Mapping[str, Any]],
+        shared: Collection[str],
     ) -> None:
         run_many(conn, statement, rows)
 

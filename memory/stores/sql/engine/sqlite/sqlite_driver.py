@@ -6,9 +6,9 @@ Through SQLAlchemy a statement takes 100 to 150 us of a turn, through SQLite's d
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, count
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -26,8 +26,9 @@ from memory.stores.sql.engine.statements import RowSet
 
 A = TypeVar("A")
 T = TypeVar("T")
-# Rows inserted by one statement.
+# Rows inserted by one statement, of few rows and of many.
 SEVERAL = 8
+GROUP_ROWS = 64
 
 
 class SqliteDriver:
@@ -56,16 +57,20 @@ class SqliteDriver:
         return list(raw_connection.execute(sql, values))
 
     def add_rows(
-        self, conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]
+        self,
+        conn: Connection,
+        statement: Executable,
+        rows: Sequence[Mapping[str, Any]],
+        shared: Collection[str],
     ) -> None:
         compiled_statement = _compile(statement)
         raw_connection = conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
         if writes is None or not writes.take(raw_connection, compiled_statement, rows):
-            run = (
-                compiled_statement.at_once if len(rows) <= SEVERAL else compiled_statement.in_groups
-            )
-            run(raw_connection, rows)
+            if len(rows) <= SEVERAL:
+                compiled_statement.at_once(raw_connection, rows)
+            else:
+                compiled_statement.in_groups(raw_connection, rows, shared)
 
     def rows_of_keys(self, conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
         key_parameters = (self.list_keys(keys),)
@@ -168,15 +173,48 @@ class _Compiled:
         else:
             raw_connection.execute(sql, [*chain.from_iterable(map(self._pick_values, rows))])
 
-    def in_groups(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert many rows, `SEVERAL` with each statement."""
-        for start in range(0, len(rows), SEVERAL):
-            self.at_once(raw_connection, rows[start : start + SEVERAL])
+    def in_groups(
+        self, raw_connection: Any, rows: Sequence[Mapping[str, Any]], shared: Collection[str]
+    ) -> None:
+        """Insert many rows, `GROUP_ROWS` with each statement, which costs half.
+
+        shared: columns that say the same in each row, whose values are passed once a statement.
+        """
+        names = tuple(name for name, _ in self._params)
+        own_names = [name for name in names if name not in shared]
+        grouped_count = 0
+        if self._pick_values is not None and len(own_names) > 1:
+            grouped_count = len(rows) - len(rows) % GROUP_ROWS
+            shared_names = tuple(name for name in names if name in shared)
+            sql = _insert_group(self.sql, names, shared_names)
+            shared_values = [rows[0][name] for name in shared_names]
+            pick_own = itemgetter(*own_names)
+        for start in range(0, grouped_count, GROUP_ROWS):
+            own_values = map(pick_own, rows[start : start + GROUP_ROWS])
+            raw_connection.execute(sql, [*shared_values, *chain.from_iterable(own_values)])
+        self.run_all(raw_connection, rows[grouped_count:])
 
     def _to_bools(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:
             return row
         return [bool(v) if i in self._booleans and v is not None else v for i, v in enumerate(row)]
+
+
+@lru_cache(64)
+def _insert_group(sql: str, names: Sequence[str], shared_names: Sequence[str]) -> str:
+    """Return an insert of one row as one of `GROUP_ROWS`.
+
+    names: of the parameters of a row. shared_names: of those that are the same in each; they are
+    the first parameters.
+    """
+    shared_numbers = {name: number for number, name in enumerate(shared_names, 1)}
+    own_numbers = count(len(shared_names) + 1)
+    rows = [
+        ", ".join(f"?{shared_numbers.get(name) or next(own_numbers)}" for name in names)
+        for _ in range(GROUP_ROWS)
+    ]
+    head, _ = sql.split(" VALUES ")
+    return f"{head} VALUES ({'), ('.join(rows)})"
 
 
 def _row_type(columns: Sequence[str]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, select
 from memory.stores.sql.engine import schema
 from memory.stores.sql.engine.gathered_writes import WRITES_OPTION
 from memory.stores.sql.engine.sql_driver import DRIVER_OPTION
-from memory.stores.sql.engine.sqlite.sqlite_driver import DRIVER, SEVERAL
+from memory.stores.sql.engine.sqlite.sqlite_driver import DRIVER, GROUP_ROWS, SEVERAL
 from memory.stores.sql.engine.statements import add_rows
 
 MADE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
@@ -26,16 +26,23 @@ def test_what_is_made_is_what_the_schema_says():
     by_schema.dispose()
 
 
-@pytest.mark.parametrize("count", [0, 1, SEVERAL - 1, SEVERAL, SEVERAL + 1, 5 * SEVERAL])
-def test_rows_are_inserted_whatever_their_number(count):
+COUNTS = [0, 1, SEVERAL, SEVERAL + 1, GROUP_ROWS - 1, GROUP_ROWS, 2 * GROUP_ROWS + 5]
+
+
+@pytest.mark.parametrize("shared", [(), ("body",), ("body", "scope_id"), ("data", "body")])
+@pytest.mark.parametrize("count", COUNTS)
+def test_rows_are_inserted_whatever_their_number(count, shared):
     engine = create_engine("sqlite://").execution_options(
         **{DRIVER_OPTION: DRIVER, WRITES_OPTION: None}
     )
-    rows = [{"name": f"mark {i:03}", "upto": i} for i in range(count)]
+    rows = [{"body": 7, "position": i, "scope_id": 8, "data": f"piece {i}"} for i in range(count)]
+    if "data" in shared:
+        rows = [{**row, "data": "the same"} for row in rows]
     with engine.begin() as conn:
         DRIVER.create_tables(conn)
-        add_rows(conn, schema.marks, rows)
-        marks = schema.marks.c
-        stored = conn.execute(select(marks.name, marks.upto).order_by(marks.name))
-        assert [row._asdict() for row in stored if row.name.startswith("mark ")] == rows
+        add_rows(conn, schema.message_pieces, rows, shared)
+        stored = conn.execute(
+            select(schema.message_pieces).order_by(schema.message_pieces.c.position)
+        )
+        assert [row._asdict() for row in stored] == rows
     engine.dispose()
