@@ -23,6 +23,11 @@ LEVELS = 8
 EMPTIED_TOGETHER = 256
 # In a message of the decoder's.
 POSITION = re.compile(r" \(byte \d+\)")
+# Of the escape of a pair of surrogates, the longest, and how the first half of one begins.
+PAIR_BYTES = 12
+FIRST_HALVES = (b"d8", b"d9", b"da", b"db")
+# Of a byte in UTF-8 that goes on with a character.
+CONTINUATION, CONTINUATION_MASK = 0x80, 0xC0
 _decode = msgspec.json.Decoder().decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -66,6 +71,8 @@ def discard(value: Any) -> None:
 
 def _read(value: msgspec.Raw, levels: int) -> Any:
     first = bytes(memoryview(value)[:1])
+    if len(value) > SLICE_BYTES and first == b'"':
+        return _read_string(bytes(value))
     if len(value) <= SLICE_BYTES or not levels or first not in (b"{", b"["):
         decoded = _decode(value)
         end_step()
@@ -77,6 +84,44 @@ def _read(value: msgspec.Raw, levels: int) -> Any:
     elements = _elements(value)
     end_step()
     return _read_elements(elements, levels - 1)
+
+
+def _read_string(text: bytes) -> str:
+    """Return what a long JSON string says, a slice at a time."""
+    slices: list[str] = []
+    start = 1
+    end = len(text) - 1
+    while start < end:
+        slice_end = _end_of_slice(text, start, end)
+        slices.append(_decode(b'"%b"' % text[start:slice_end]))
+        end_step()
+        start = slice_end
+    return "".join(slices)
+
+
+def _end_of_slice(text: bytes, start: int, end: int) -> int:
+    """Return where a slice of a string may end: no escape goes on there, and no character."""
+    at = min(start + SLICE_BYTES, end)
+    escape = text.rfind(b"\\", max(start, at - PAIR_BYTES), at)
+    if escape >= 0:
+        before = text[start : escape + 1]
+        # Of a run of backslashes, each second one is itself escaped.
+        if (len(before) - len(before.rstrip(b"\\"))) % 2:
+            at = max(at, _end_of_escape(text, escape))
+    while at < end and text[at] & CONTINUATION_MASK == CONTINUATION:
+        at += 1
+    return at
+
+
+def _end_of_escape(text: bytes, start: int) -> int:
+    """Return where an escape ends; that of a pair of surrogates is one."""
+    if text[start + 1 : start + 2] != b"u":
+        return start + 2
+    is_first_half = text[start + 2 : start + 4].lower() in FIRST_HALVES
+    middle = start + PAIR_BYTES // 2
+    if is_first_half and text[middle : middle + 2] == b"\\u":
+        return start + PAIR_BYTES
+    return middle
 
 
 def _read_members(members: dict[str, msgspec.Raw], levels: int) -> dict[str, Any]:

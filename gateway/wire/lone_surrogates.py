@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from memory.conversation.json_strings import holds, mask_escapes
-from memory.conversation.long_json import encode_in_parts
-from memory.conversation.steps import end_step
+from memory.conversation.long_json import encode_in_parts, has_long_string
+from memory.conversation.steps import current, end_step
 
 # A noncharacter of Unicode, which no text that is exchanged contains (Unicode, 23.7), and then one
 # of the 2,048 characters from here on, one for each half.
@@ -42,7 +42,12 @@ _SCAN_WINDOW_BYTES = 1 << 18
 
 
 def encode_json(value: Any) -> bytes:
-    """Return JSON text to send on, with halves of surrogate pairs as they came."""
+    """Return JSON text to send on, with halves of surrogate pairs as they came.
+
+    A thread that works in steps encodes very long strings in slices.
+    """
+    if current.pause is not None and has_long_string(value):
+        return b"".join(encode_json_in_parts(value))
     data = encode_plain(value)
     if MARK in data:
         return with_escapes(data)

@@ -21,12 +21,13 @@ class _ThreadPause(threading.local):
     pause: Callable[[], None] | None = None
 
 
-_current = _ThreadPause()
+# Of this thread, None where its work need not be done in steps.
+current = _ThreadPause()
 
 
 def end_step() -> None:
     """Let others run if the owner of this thread wants it; on the event loop do nothing."""
-    pause = _current.pause
+    pause = current.pause
     if pause is not None:
         pause()
 
@@ -34,12 +35,12 @@ def end_step() -> None:
 @contextmanager
 def pausing_with(pause: Callable[[], None]) -> Iterator[None]:
     """Call `pause` after each step of this thread while the context lasts."""
-    before = _current.pause
-    _current.pause = pause
+    before = current.pause
+    current.pause = pause
     try:
         yield
     finally:
-        _current.pause = before
+        current.pause = before
 
 
 def holds_text(text: str, fragment: str) -> bool:

@@ -53,6 +53,32 @@ def test_a_broken_text_is_read_by_none_or_by_both(value, put, place):
         assert read_in_slices(text) == whole
 
 
+ESCAPES = [r"\\", r"\"", r"\n", r"\u00e9", r"\ud83d\ude00", r"\uD83D\uDE00", r"\ud83d", r"\ude00"]
+PLAIN = ["a", "u", "d83d", "é", "😀", "words of some length"]
+ESCAPED = st.lists(st.sampled_from(ESCAPES + PLAIN), max_size=60).map("".join)
+
+
+@given(ESCAPED)
+def test_a_string_says_the_same_read_in_slices(escaped):
+    text = f'{{"text": "{escaped}"}}'.encode()
+    try:
+        whole = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        with pytest.raises(msgspec.DecodeError):
+            read_in_slices(text)
+    else:
+        assert read_in_slices(text) == whole
+
+
+@pytest.mark.parametrize("part", ["a", "\\", '"', "é", "😀", "\\u"])
+def test_a_string_is_read_in_as_many_steps_as_it_has_slices(part):
+    text = json.dumps(part * 3000, ensure_ascii=False).encode()
+    steps = []
+    with pausing_with(lambda: steps.append(1)):
+        assert read_in_slices(text) == part * 3000
+    assert len(steps) > len(text) // (2 * json_slices.SLICE_BYTES)
+
+
 def test_of_members_of_one_name_the_last_is_read():
     text = b'{"a": 1, "b": [1, 2, 3, 4, 5, 6, 7, 8, 9], "a": {"c": "........................"}}'
     assert read_in_slices(text) == msgspec.json.decode(text)

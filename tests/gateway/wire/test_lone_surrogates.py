@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gateway.wire import lone_surrogates
 from gateway.wire.chat import decode, encode
 from gateway.wire.lone_surrogates import join_halves, without_halves
-from memory.conversation import json_strings
+from memory.conversation import json_strings, long_json
+from memory.conversation.steps import pausing_with
 
 HALVES = st.text('\ud83d\ude00\\"a\ud800\udfffü', max_size=9)
 TEXTS = st.text(st.characters(), max_size=20) | HALVES
@@ -25,6 +26,24 @@ VALUES = st.recursive(
 def test_what_is_read_and_sent_on_has_the_halves_that_came(value, indented):
     text = json.dumps(value, indent=1 if indented else None).encode()
     assert json.loads(encode(decode(text))) == json.loads(text)
+
+
+@given(VALUES)
+def test_a_thread_that_works_in_steps_writes_the_same(value):
+    value = decode(json.dumps(value).encode())
+    at_once = encode(value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(long_json, "LONG_CHARACTERS", 6)
+        patch.setattr(long_json, "SLICE_CHARACTERS", 4)
+        with pausing_with(lambda: None):
+            assert encode(value) == at_once
+
+
+def test_a_very_long_string_is_written_in_steps():
+    steps = []
+    with pausing_with(lambda: steps.append(1)):
+        encode({"item": {"arguments": "a" * (4 * long_json.LONG_CHARACTERS)}})
+    assert len(steps) >= 4
 
 
 @given(TEXTS, TEXTS)
