@@ -4,11 +4,13 @@ history.
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.conversation import messages
+from memory.conversation import messages as conversation_messages
 from memory.conversation.long_json import LONG_CHARACTERS
 from memory.conversation.matching import HashChain
 from memory.conversation.messages import (
@@ -23,9 +25,51 @@ from memory.conversation.messages import (
 )
 
 KEY = b"k" * 32
+json_bytes = msgspec.json.encode
 message = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "tool"]), "content": st.text(max_size=8)}
 )
+
+
+SPOKEN = st.text(st.sampled_from("ab \n\xe9"), max_size=30)
+CALLED = st.fixed_dictionaries(
+    {
+        "role": st.just("assistant"),
+        "content": st.none() | SPOKEN,
+        "tool_calls": st.lists(
+            st.builds(
+                lambda text: {"id": "c", "function": {"name": "f", "arguments": text}}, SPOKEN
+            )
+            | st.sampled_from([None, {}, {"function": {"arguments": {}}}]),
+            max_size=3,
+        ),
+    }
+)
+ANY_MESSAGES = st.lists(
+    CALLED | st.builds(lambda text: {"role": "user", "content": text}, SPOKEN), max_size=4
+)
+
+
+@given(ANY_MESSAGES, st.sampled_from([1, 4, 64]))
+def test_long_messages_are_recognised_as_short_ones_are(messages, size):
+    alone = [digest_of(KEY, m) for m in messages]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conversation_messages, "HASHED_AT_ONCE", size)
+        cache = DigestCache()
+        for _ in range(2):
+            assert [cache.extend_chain(KEY, b"", m)[0] for m in messages] == alone
+
+
+def test_long_arguments_are_hashed_in_steps_and_not_encoded(monkeypatch):
+    monkeypatch.setattr(conversation_messages, "LONG_ARGUMENTS", 20)
+    encoded = []
+    monkeypatch.setattr(
+        conversation_messages, "_encode", lambda value: encoded.append(value) or json_bytes(value)
+    )
+    calls = [{"id": "c", "function": {"name": "f", "arguments": "a" * 21}}]
+    called = {"role": "assistant", "content": None, "tool_calls": calls}
+    assert DigestCache().extend_chain(KEY, b"", called)[0] == digest_of(KEY, called)
+    assert called not in encoded
 
 
 def user(content, **more):
