@@ -54,6 +54,15 @@ async def test_the_log_does_not_grow_without_bound_and_nothing_is_lost(db, tmp_p
     assert len(await names(db)) == 2001
 
 
+async def test_a_long_log_file_is_never_cut_on_the_loops_thread(db):
+    limit = "PRAGMA journal_size_limit"
+    inline = db._connections._own_connection[0].raw
+    assert inline.execute(limit).fetchone() == (-1,)
+    for thread in db._connections._open_connections:
+        row = await thread.call(lambda raw=thread.raw: raw.execute(limit).fetchone())
+        assert row == (threads.LONG_LOG_PAGES * threads.PAGE,)
+
+
 async def test_writes_that_outrun_a_checkpoint_wait_for_it(db, monkeypatch):
     """A slow disk, or a thread that gets no processor: the log is bounded by what was written, not
     by how long that took.
