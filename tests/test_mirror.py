@@ -226,7 +226,7 @@ COVERED = {
     "gateway/chat/turn/test_turn": "gateway.apis.chat.hidden_exchange",
     "gateway/http/test_request_weight": "gateway.chat.intake.body",
     "e2e/responses/test_turn": """
-        gateway.apis.responses.responses_format gateway.apis.responses.response_items
+        gateway.apis.responses.response_items
         gateway.apis.responses.response_events gateway.apis.responses.responses_reply
         gateway.apis.envelope gateway.apis.envelope_events gateway.apis.early_events
         gateway.apis.masked_parts gateway.apis.native

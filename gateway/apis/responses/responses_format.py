@@ -268,8 +268,9 @@ def _shown_tokens(result: RoundResult) -> int:
     So what several rounds show stays within the client's `max_output_tokens`, and our calls cost
     the answer nothing of it.
     """
-    calls = (f"{c['name']} {c.get('arguments') or ''}" for c in result.ours)
-    own_tokens = sum(map(estimate_at_once, calls))
+    # Together: each alone costs some 10 us, and an answer may have thousands.
+    calls = "\n".join([f"{c['name']} {c.get('arguments') or ''}" for c in result.ours])
+    own_tokens = estimate_at_once(calls)
     usage = result.usage or {}
     details = usage.get("output_tokens_details")
     reasoning_tokens = details.get("reasoning_tokens") if isinstance(details, dict) else 0
@@ -277,7 +278,8 @@ def _shown_tokens(result: RoundResult) -> int:
     if result.ours and type(reasoning_tokens) is int:
         own_tokens += reasoning_tokens
     output_tokens = usage.get("output_tokens")
-    text = estimate_at_once(text_of(assistant_message(result.reply["output"])))
+    spoken_items = [x for x in result.reply["output"] if x.get("type") in (None, "message")]
+    text = estimate_at_once(text_of(assistant_message(spoken_items)))
     if type(output_tokens) is int:
         return max(output_tokens - own_tokens, text)
     return text
