@@ -192,7 +192,8 @@ class _Compiled:
         for start in range(0, grouped_count, GROUP_ROWS):
             own_values = map(pick_own, rows[start : start + GROUP_ROWS])
             raw_connection.execute(sql, [*shared_values, *chain.from_iterable(own_values)])
-        self.run_all(raw_connection, rows[grouped_count:])
+        for start in range(grouped_count, len(rows), SEVERAL):
+            self.at_once(raw_connection, rows[start : start + SEVERAL])
 
     def _to_bools(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:
