@@ -60,9 +60,7 @@ def ensure_counted(
     turn: RequestHistory, fitted: FittedContext, context: ContextBudget
 ) -> FittedContext:
     """Return the request with its tokens counted."""
-    if fitted.tokens:
-        return fitted
-    return _whole(turn, fitted.plan, context)
+    return fitted if fitted.tokens else _whole(turn, fitted.plan, context)
 
 
 def recount_after_refusal(
@@ -285,7 +283,8 @@ async def plan_summary(
         return None
     uncounted = fitted
     fitted = ensure_counted(turn, fitted, context)
-    if fitted.tokens + sum(context.counter.message(a) for a in answers) <= SOFT * context.budget:
+    answer_tokens = context.counter.scale(context.model, sum(map(context.counter.message, answers)))
+    if fitted.tokens + answer_tokens <= SOFT * context.budget:
         return None
     if context.coming is not None and await context.coming():
         return None
@@ -487,9 +486,10 @@ class _Compactor:
         stubbed = set(elidable(messages, tail.sizes, self._elided + 1 - start))
         lean = [min(size, STUB) if i in stubbed else size for i, size in enumerate(tail.sizes)]
         newest_user = tail.turn.messages.after.user - start
-        # What always stays.
+        # What always stays. Sizes are as counted here, the goal is as the upstream counts.
         bare = self.fresh("", len(tail.turn.messages) - 1, "")
-        free_tokens = max(0, goal - (bare.tokens - (lean[newest_user] if newest_user >= 0 else 0)))
+        spare_tokens = self.room.counter.unscale(self.room.model, goal - bare.tokens)
+        free_tokens = max(0, spare_tokens + (lean[newest_user] if newest_user >= 0 else 0))
         end_index = eviction_index(messages, lean, free_tokens, begin)
         remaining = range(end_index, len(lean))
         if sum(lean[i] for i in remaining if not is_system(messages[i])) > free_tokens:

@@ -352,6 +352,10 @@ class TokenCounter:
         """Return a count corrected by what this model's upstream reported before."""
         return int(count * self._factor(model)[0])
 
+    def unscale(self, model: str, count: int) -> int:
+        """Return what our own count is of tokens that this model's upstream would report."""
+        return int(count / self._factor(model)[0])
+
     def correct(self, model: str, counted_tokens: int, reported_tokens: int) -> None:
         """Learn from the upstream's count of a prompt.
 

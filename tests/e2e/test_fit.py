@@ -193,7 +193,18 @@ async def test_what_was_evicted_is_found_by_search(data):
                 }
             },
         ),
+        # What it says of itself is not what it takes.
+        (
+            400,
+            {
+                "error": {
+                    "message": "prompt is too long: 130000 tokens > 128000 maximum",
+                    "type": "invalid_request_error",
+                }
+            },
+        ),
     ],
+    ids=["code", "words", "misleading"],
 )
 async def test_an_unknown_window_is_learned_from_the_refusal(data, tools, refusal):
     def picky(seen, wire):

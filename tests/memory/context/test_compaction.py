@@ -115,7 +115,7 @@ class Store:
         raise AssertionError("a second summary")
 
 
-def long_turn():
+def long_turn(count=61):
     return RequestHistory.of(
         KEY,
         [
@@ -123,7 +123,7 @@ def long_turn():
                 "role": "user" if i % 2 == 0 else "assistant",
                 "content": f"{i} " + "words about it " * 20,
             }
-            for i in range(61)
+            for i in range(count)
         ],
     )
 
@@ -307,6 +307,21 @@ async def test_a_refusal_is_learned_from():
     for least in (None, 2 * budget.budget):
         refused = recount_after_refusal(turn, fitted, budget, least)
         assert refused.tokens >= (least or budget.budget)
+
+
+@pytest.mark.parametrize("factor", [0.4, 1.0, 1.7, 5.0])
+async def test_a_compaction_cuts_to_its_goal_whatever_the_upstream_counts(factor):
+    turn = long_turn(401)
+    shelf = Shelf(turn)
+    budget = room(turn, shelf, 0.1)
+    budget.counter.factors.put("m", (factor, False))
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), budget)
+    counted = ensure_counted(turn, fitted, budget)
+    goal = counted.tokens // 2
+    cut = await compact(turn, counted, budget, goal)
+    # A summary has 1,200 tokens at most, as they are counted here or there.
+    assert abs(goal - cut.tokens) <= 1200 * max(1.0, factor)
+    assert cut.evicted
 
 
 async def test_large_results_of_tools_are_stubbed_before_anything_is_summarised():
