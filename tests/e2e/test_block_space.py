@@ -63,6 +63,19 @@ async def test_a_model_is_told_what_to_do(data):
         assert "archival_memory_insert" in results[0]
 
 
+async def test_a_model_makes_no_block_too_many(data):
+    append = call("core_memory_append", {"label": "c", "content": "y"})
+    async with managed(data, calls(append), "Noted.", **SMALL) as live:
+        for label in ("a", "b"):
+            await put(live, label, 10)
+        await live.chat("Remember y", {"x-memory-user": "ada"})
+        results = [m["content"] for m in live.model.bodies[-1]["messages"] if m["role"] == "tool"]
+        assert len(results) == 1
+        assert results[0].startswith("Error: ")
+        listed = (await live.memory("GET", "/users/ada/blocks")).json()["data"]
+        assert "c" not in [block["label"] for block in listed]
+
+
 @pytest.mark.parametrize("again", [1, 2])
 async def test_core_text_takes_at_most_half_of_a_window_and_the_record_names_the_others(
     data, again
