@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 
+from gateway.server import http_protocol
 from tests.conftest import running
 from tests.models import Model, text
 from tests.other_user import forwarding, needs_root, nginx
@@ -53,6 +54,19 @@ async def test_no_page_machine_or_proxy_is_answered_where_no_key_is_needed(data,
         own_page = {"origin": live.root, "sec-fetch-site": "same-origin"}
         assert (await live.chat("hi", own_page)).status_code == 200
         assert (await live.chat("hi", {"sec-fetch-site": "none"})).status_code == 200
+
+
+async def test_whose_connection_it_is_is_found_out_once_for_all_its_requests(data, monkeypatch):
+    lookups = []
+    find = http_protocol.find_peer_user
+    monkeypatch.setattr(
+        http_protocol, "find_peer_user", lambda *ends: lookups.append(ends) or find(*ends)
+    )
+    async with Model("ok") as up, running(up.url, data, OPEN) as live:
+        for _ in range(5):
+            assert (await live.chat("hi")).status_code == 200
+    assert lookups
+    assert len(lookups) == len(set(lookups))
 
 
 async def test_a_key_of_each_client_needs_no_guard(data):
