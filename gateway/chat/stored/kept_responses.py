@@ -257,15 +257,6 @@ async def check_room(
     sizes.add(tenant, user, thread, size)
 
 
-def count_answer(
-    gateway: GatewayState, request: TurnInput, kept_parts: Json, response: Json
-) -> None:
-    """Count the bytes of an answer that is kept; those of its request are counted already."""
-    size = len(_encode(response)) + len(_encode(kept_parts.get("output") or {}))
-    tenant = request.principal.tenant
-    gateway.kept_sizes.add(tenant, request.user, request.thread, size)
-
-
 async def has_room(
     gateway: GatewayState, request: TurnInput, kept_parts: Json, response: Json
 ) -> bool:
@@ -308,10 +299,11 @@ def _output_of(row: StoredResponse) -> list[Json]:
     return output
 
 
-def kept_members(items: Sequence[Any], replies: Sequence[Json], response: Json) -> Json:
-    """Return what is kept of a turn's request and answer; {} where that is too long.
+def kept_members(items: Sequence[Any], replies: Sequence[Json], response: Json) -> tuple[Json, int]:
+    """Return what is kept of a turn's request and answer, and the bytes of the answer.
 
-    items: that the client sent. replies: the turn's rounds, as received. response: the answer.
+    {} and 0 where that is too long. items: that the client sent. replies: the turn's rounds, as
+    received. response: the answer.
     """
     kept_parts: Json = {"input": list(items)}
     if len(replies) == 1:
@@ -320,9 +312,9 @@ def kept_members(items: Sequence[Any], replies: Sequence[Json], response: Json) 
         kept_parts["output"] = [
             i for i in output if str(i.get("call_id")) in calls or "call_id" not in i
         ]
-    if len(_encode(kept_parts)) <= MAX_KEPT_BYTES:
-        return kept_parts
-    return {}
+    if len(_encode(kept_parts)) > MAX_KEPT_BYTES:
+        return {}, 0
+    return kept_parts, len(_encode(response)) + len(_encode(kept_parts.get("output") or {}))
 
 
 def input_of(row: StoredResponse) -> list[Json]:

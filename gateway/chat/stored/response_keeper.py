@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gateway.apis.base import HiddenRounds, ReplyMask
@@ -18,6 +19,7 @@ from gateway.chat.stored import kept_responses
 from gateway.chat.stored.background_booking import UNFINISHED, booking_of, watch
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_passthrough import response_in
+from gateway.http.json_thread import run_heavy
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
@@ -64,7 +66,7 @@ class ResponseKeeper:
         request = self.request
         if not rounds or served is None:
             return None
-        kept_parts = await self._kept_members(served, replies, response)
+        kept_parts = await self._kept_members(served, mask, replies, response)
         is_unfinished = response.get("status") in UNFINISHED
         # Some servers do not tell that they store; what goes on there is stored.
         goes_on = is_unfinished and self._in_background
@@ -96,22 +98,27 @@ class ResponseKeeper:
             return {"cuts": cuts}
         return {}
 
-    async def _kept_members(self, served: Target, replies: Sequence[Json], response: Json) -> Json:
-        """Return the members of an answer that are stored here.
+    async def _kept_members(
+        self, served: Target, mask: ReplyMask, replies: Sequence[Json], response: Json
+    ) -> Json:
+        """Return the members of an answer that are stored here; a long one is measured in a thread.
 
         Returns {} if its provider stores them, or nobody does.
         """
-        request = self.request
-        if request.kept_items is not None:
-            kept_parts = kept_responses.kept_members(request.kept_items, replies, response)
-            if kept_parts:
-                kept_responses.count_answer(self.gateway, request, kept_parts, response)
-            return kept_parts
+        request, items = self.request, self.request.kept_items
         # Its server was only now found to keep nothing.
-        learnt = not served.keeps_responses and not request.chained
-        if not learnt or request.body.get("store") is False:
+        learnt = items is None and not served.keeps_responses and not request.chained
+        if learnt and request.body.get("store") is not False:
+            items = input_items(request.body)
+        if items is None:
             return {}
-        kept_parts = kept_responses.kept_members(input_items(request.body), replies, response)
+        measure = partial(kept_responses.kept_members, items, replies, response)
+        kept_parts, size = await run_heavy(measure) if mask.is_long else measure()
+        if not learnt:
+            if kept_parts:
+                tenant = request.principal.tenant
+                self.gateway.kept_sizes.add(tenant, request.user, request.thread, size)
+            return kept_parts
         has_room = kept_parts and await kept_responses.has_room(
             self.gateway, request, kept_parts, response
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from sqlalchemy import text
 
+from gateway.chat.stored import kept_responses
 from memory.management.renaming import rename_user
 from memory.stores.sql.owners.rename_owner import OwnerRename
 from tests.chat_only_model import ChatOnlyModel
@@ -61,6 +63,24 @@ async def test_a_chain_at_a_chat_server_runs_the_clients_own_tool(data, stream):
         assert [c["function"]["name"] for c in asked["tool_calls"]] == [APPEND, "get_weather"]
         assert ours["content"].startswith("Saved")
         assert theirs["content"] == "rain"
+
+
+@pytest.mark.parametrize("long", [True, False])
+async def test_a_long_answer_is_measured_off_the_event_loop(data, monkeypatch, long):
+    threads, measure = [], kept_responses.kept_members
+
+    def noting(*parts):
+        threads.append(threading.current_thread())
+        return measure(*parts)
+
+    monkeypatch.setattr(kept_responses, "kept_members", noting)
+    words = "green tea " * (200_000 if long else 1)
+    async with ChatOnlyModel(words, "One.") as up, running(up.url, data, CHAT_ONLY) as live:
+        first, _ = await ask(live, "Say much", stream=True)
+        assert [t is threading.main_thread() for t in threads] == [not long]
+        shown, _ = await ask(live, "Say one", previous_response_id=first["id"])
+        assert texts(shown) == ["One."]
+        assert up.bodies[1]["messages"][-2]["content"] == words
 
 
 async def test_what_a_server_is_first_found_to_lack_is_kept_too(data):
