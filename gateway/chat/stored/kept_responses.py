@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
@@ -315,6 +316,14 @@ def kept_members(items: Sequence[Any], replies: Sequence[Json], response: Json) 
     if len(_encode(kept_parts)) > MAX_KEPT_BYTES:
         return {}, 0
     return kept_parts, len(_encode(response)) + len(_encode(kept_parts.get("output") or {}))
+
+
+async def measure_kept(
+    items: Sequence[Any], replies: Sequence[Json], response: Json, *, is_long: bool
+) -> tuple[Json, int]:
+    """Return what `kept_members` does, of a long answer found out in a thread."""
+    measure = partial(kept_members, items, replies, response)
+    return await asyncio.to_thread(measure) if is_long else measure()
 
 
 def input_of(row: StoredResponse) -> list[Json]:

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from gateway.apis.base import HiddenRounds, ReplyMask
@@ -19,7 +18,6 @@ from gateway.chat.stored import kept_responses
 from gateway.chat.stored.background_booking import UNFINISHED, booking_of, watch
 from gateway.chat.stored.provider_call import ProviderCall
 from gateway.chat.stored.stored_passthrough import response_in
-from gateway.http.json_thread import run_heavy
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
@@ -101,7 +99,7 @@ class ResponseKeeper:
     async def _kept_members(
         self, served: Target, mask: ReplyMask, replies: Sequence[Json], response: Json
     ) -> Json:
-        """Return the members of an answer that are stored here; a long one is measured in a thread.
+        """Return the members of an answer that are stored here; see `measure_kept`.
 
         Returns {} if its provider stores them, or nobody does.
         """
@@ -112,8 +110,9 @@ class ResponseKeeper:
             items = input_items(request.body)
         if items is None:
             return {}
-        measure = partial(kept_responses.kept_members, items, replies, response)
-        kept_parts, size = await run_heavy(measure) if mask.is_long else measure()
+        kept_parts, size = await kept_responses.measure_kept(
+            items, replies, response, is_long=mask.is_long
+        )
         if not learnt:
             if kept_parts:
                 tenant = request.principal.tenant
