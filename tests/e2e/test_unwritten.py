@@ -215,4 +215,8 @@ async def test_turns_are_degraded_once_no_more_of_them_could_be_kept(data, monke
             ready = (await live.http.get("/ready")).json()
             assert ready["degraded"] == ["memory", "recovery_file"]
         await until(lambda: answered(data) == EVERY)
-        assert (await live.http.get("/ready")).json()["status"] == "ok"
+        # The answers are seen in the file before their write returns.
+        await until(lambda: live.gateway.memory.recovery_log.held_records == 0)
+        async with asyncio.timeout(10):
+            while (await live.http.get("/ready")).json()["status"] != "ok":
+                await asyncio.sleep(0.01)
