@@ -283,8 +283,7 @@ async def plan_summary(
         return None
     uncounted = fitted
     fitted = ensure_counted(turn, fitted, context)
-    answer_tokens = context.counter.scale(context.model, sum(map(context.counter.message, answers)))
-    if fitted.tokens + answer_tokens <= SOFT * context.budget:
+    if fitted.tokens + sum(context.counter.message(a) for a in answers) <= SOFT * context.budget:
         return None
     if context.coming is not None and await context.coming():
         return None
