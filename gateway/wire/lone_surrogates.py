@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from memory.conversation.json_strings import holds, mask_escapes
-from memory.conversation.long_json import encode_in_parts, has_long_string
+from memory.conversation.long_json import encode_in_parts, long_size
 from memory.conversation.steps import current, end_step
 
 # A noncharacter of Unicode, which no text that is exchanged contains (Unicode, 23.7), and then one
@@ -46,7 +46,7 @@ def encode_json(value: Any) -> bytes:
 
     A thread that works in steps encodes very long strings in slices.
     """
-    if current.pause is not None and has_long_string(value):
+    if current.pause is not None and long_size(value):
         return b"".join(encode_json_in_parts(value))
     data = encode_plain(value)
     if MARK in data:

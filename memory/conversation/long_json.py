@@ -125,21 +125,6 @@ def long_size(value: Any) -> int:
     return sum(map(size_at_most, long_strings))
 
 
-def has_long_string(value: Any, depth: int = DEPTH) -> bool:
-    """Tell whether a very long string is in a value; looks into a long list in steps."""
-    if type(value) is str:
-        return len(value) > LONG_CHARACTERS
-    if not depth or type(value) not in _CONTAINERS:
-        return False
-    members = iter(value.values() if type(value) is dict else value)
-    while group := list(itertools.islice(members, GROUP_ELEMENTS)):
-        if any(has_long_string(member, depth - 1) for member in group):
-            return True
-        if len(group) == GROUP_ELEMENTS:
-            end_step()
-    return False
-
-
 def size_at_most(text: str) -> int:
     """Return how many bytes a text takes at most in UTF-8, at no cost."""
     return len(text) if text.isascii() else len(text) * MOST_CHARACTER_BYTES

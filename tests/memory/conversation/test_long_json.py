@@ -13,8 +13,6 @@ from memory.conversation.long_json import (
     SLICE_CHARACTERS,
     encode_in_groups,
     encode_in_parts,
-    has_long_string,
-    long_size,
 )
 
 PLAIN = st.recursive(
@@ -67,14 +65,6 @@ def test_no_step_encodes_many_elements(value, monkeypatch):
     monkeypatch.setattr(long_json, "_encode", encode)
     assert encode_in_groups(value) == msgspec.json.encode(value)
     assert max(sizes) <= 8
-
-
-@given(value=PLAIN, size=st.sampled_from([1, 2, 1024]))
-def test_a_value_has_long_strings_if_it_has_several_parts(value, size):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_json, "LONG_CHARACTERS", 6)
-        patch.setattr(long_json, "GROUP_ELEMENTS", size)
-        assert has_long_string(value) == bool(long_size(value))
 
 
 def test_a_value_without_long_strings_is_one_part():
