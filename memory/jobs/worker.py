@@ -126,7 +126,8 @@ class Worker:
             _, tasks = await asyncio.wait(tasks, timeout=0.25)
 
     async def drain(self) -> None:
-        """Run every job that is due now."""
+        """Run every job that is due now, also those of turns that wait to be filed."""
+        await self._db.filer.file()
         while await self._one(tuple(self._handlers)):
             pass
 
