@@ -61,7 +61,9 @@ PATTERNS: Mapping[str, str] = {
     "access token": rf"(?i)(?<!\w){_NAMED}{_FOR}{_IS}(?P<secret>[^\s\"'`»”」]{{12,200}})",
     # It begins with its first digit, which is looked for fast; that enough of them may follow is
     # asked first, since most digits are of short numbers.
-    "card number": r"(?P<card>\d(?=[\d -]{11})(?<![\d.-]\d)(?:[ -]?\d){11,18})(?![\d-])",
+    "card number": (
+        r"(?P<card>[0-9](?=[0-9 -]{11})(?<![0-9.-][0-9])(?:[ -]?[0-9]){11,18})(?![0-9-])"
+    ),
     "password": rf"(?i){_SAID}{_FOR}{_IS}(?P<secret>[^\s\"'`»”」。，、]{{4,128}})",
     # Without a word between them, only what has letters and digits or signs.
     "passphrase": rf"(?i){_SAID}[\s\"'`«“「]{{1,3}}(?P<mixed>[^\s\"'`»”」。，、]{{6,128}})",
@@ -97,7 +99,9 @@ _HINTS_WIDE: Mapping[str, tuple[str, ...]] = {
         *("暗証番号", "비밀번호", "hasło", "şifre"),
     ),
 }
-_DOUBLED = [sum(divmod(2 * d, 10)) for d in range(10)]
+# Of digits as bytes: what each is worth, and what it is worth doubled.
+_VALUES = bytes(c - 48 if 48 <= c <= 57 else 0 for c in range(256))
+_DOUBLED = bytes(sum(divmod(2 * value, 10)) for value in _VALUES)
 # Digits as 0 and all else as x, without what may stand between the digits of a number.
 _DIGITS = bytes(ord("0") if 48 <= c <= 57 else ord("x") for c in range(256))
 _CARD_RUN = b"0" * 12
@@ -397,13 +401,13 @@ def _is_secret(match: re.Match[str]) -> bool:
 
 def _is_card(match: re.Match[str]) -> bool:
     digits = match["card"].replace(" ", "").replace("-", "")
-    if not _passes_luhn([int(c) for c in digits]):
+    if not _passes_luhn(digits.encode()):
         return False
     text_before = match.string[max(0, match.start() - CARD_WORD_CHARACTERS) : match.start()]
     return bool(_ISSUED.fullmatch(digits) or _CARD_WORD.search(text_before))
 
 
-def _passes_luhn(digits: list[int]) -> bool:
+def _passes_luhn(digits: bytes) -> bool:
     """Check the digits of a card number (ISO/IEC 7812-1, annex B)."""
-    doubled = [_DOUBLED[d] for d in digits[-2::-2]]
-    return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+    total = sum(digits[-1::-2].translate(_VALUES)) + sum(digits[-2::-2].translate(_DOUBLED))
+    return total % 10 == 0 and len(set(digits)) > 1
