@@ -407,7 +407,7 @@ def _register(
             background_model,
             blocks,
             lambda: memory.policy.extraction,
-            metrics.observe_drops,
+            extraction.ExtractionCounters(memory.models.unusable, metrics.observe_drops),
         ),
         slow=True,
         small=memory.lines.forget_row,

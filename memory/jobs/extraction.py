@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from memory.conversation.messages import keyed_hash
 from memory.conversation.thoughts import answer_text
 from memory.core.blocks import CoreBlock
-from memory.core.screen import Screen
 from memory.errors import Unusable
 from memory.jobs import fact_prompt, fact_writer
 from memory.jobs.background_model import BackgroundModel
@@ -25,6 +25,7 @@ from memory.jobs.extraction_input import AGAIN, IDLE, ExtractionInput, read_inpu
 from memory.jobs.fact_answer import FactAnswer, read_answer
 from memory.jobs.fact_writer import Count, FactWriter, count_nothing
 from memory.jobs.human_block import HumanBlock
+from memory.jobs.unusable_answers import UnusableAnswers
 from memory.jobs.worker import Handler
 from memory.stores.sql.engine.database import Database
 from memory.stores.sql.engine.write_lock import NOTHING
@@ -37,8 +38,6 @@ ZONE = "zone"
 PROJECT = "project"
 TOKENS = 1000
 MAX_HURRIED_CHARACTERS = 2000
-# Models whose unusable answers are counted.
-MAX_UNUSABLE = 1000
 Blocks = Callable[[str], Mapping[str, CoreBlock]]
 Rules = Callable[[], fact_prompt.ExtractionRules]
 _HURRIES = re.compile(
@@ -49,8 +48,22 @@ _HURRIES = re.compile(
 )
 
 
+class ExtractionCounters(NamedTuple):
+    """What is counted of extraction.
+
+    unusable: answers of each model. count: is told what was dropped.
+    """
+
+    unusable: UnusableAnswers
+    count: Count = count_nothing
+
+
 def jobs_of(
-    rules: fact_prompt.ExtractionRules, scope_key: bytes, payload: dict[str, str], words: str
+    rules: fact_prompt.ExtractionRules,
+    scope_key: bytes,
+    payload: dict[str, str],
+    words: str,
+    unusable: UnusableAnswers,
 ) -> list[QueuedJob]:
     """Return the jobs to queue after a turn: after so many turns, and when the user is idle.
 
@@ -61,8 +74,12 @@ def jobs_of(
     name = keyed_hash(scope_key, b"extract").hex()
     if _HURRIES.search(words[:MAX_HURRIED_CHARACTERS]):
         return [QueuedJob(KIND, {**payload, "at_once": True}, dedupe=f"{KIND}-now-{name}")]
+    every_turns = rules.every_turns
+    # Asked of each turn, and mostly of no model.
+    if unusable.counts:
+        every_turns = unusable.turns_between(payload["model"], every_turns)
     return [
-        QueuedJob(KIND, payload, dedupe=f"{KIND}-turns-{name}", unread=rules.every_turns),
+        QueuedJob(KIND, payload, dedupe=f"{KIND}-turns-{name}", unread=every_turns),
         QueuedJob(
             KIND,
             {**payload, IDLE: True},
@@ -78,25 +95,28 @@ def extraction_handler(
     model: BackgroundModel,
     blocks: Blocks,
     rules: Rules,
-    count: Count = count_nothing,
+    counters: ExtractionCounters,
 ) -> Handler:
     """Return the job that extracts and stores the facts of some turns.
 
-    blocks: the operator's in a project, "" for none. count: is told what was dropped. A model whose
-    last answers were all unusable is asked once for each job, not again and again.
+    blocks: the operator's in a project, "" for none. A model whose last answers were all unusable
+    is asked once for each job.
     """
-    unusable = _UnusableAnswers()
+    unusable = counters.unusable
 
     async def run(job: QueuedJob) -> Effect | None:
         own_blocks = blocks(str(job.payload.get(PROJECT) or ""))
-        batch = await _read_batch(db, job, own_blocks, rules().screen)
+        name = str(job.payload.get("model") or "")
+        min_turns = unusable.turns_between(name, rules().every_turns)
+        batch = await _read_batch(db, job, own_blocks, rules(), min_turns)
         if batch is None:
             return None
-        writer = FactWriter(job, batch, HumanBlock(job.scope_id, own_blocks), rules(), count)
+        writer = FactWriter(
+            job, batch, HumanBlock(job.scope_id, own_blocks), rules(), counters.count
+        )
         if not batch.said:
             await _write_small(db, job, writer.keep_nothing)
             return None
-        name = str(job.payload.get("model") or "")
         zone = str(job.payload.get(ZONE) or rules().zone)
         try:
             answer = await _propose(model, batch, replace(rules(), zone=zone))
@@ -116,9 +136,15 @@ def extraction_handler(
 
 
 async def _read_batch(
-    db: Database, job: QueuedJob, blocks: Mapping[str, CoreBlock], screen: Screen
+    db: Database,
+    job: QueuedJob,
+    blocks: Mapping[str, CoreBlock],
+    rules: fact_prompt.ExtractionRules,
+    min_turns: int,
 ) -> ExtractionInput | None:
-    read_batch = partial(read_input, job=job, blocks=blocks, screen=screen)
+    read_batch = partial(
+        read_input, job=job, blocks=blocks, screen=rules.screen, min_turns=min_turns
+    )
     return await db.read(read_batch, of=db.journal.key_of(job.scope_id))
 
 
@@ -141,21 +167,3 @@ async def _propose(
     if answer is None:
         raise Unusable("the answer is not the requested JSON object")
     return answer
-
-
-class _UnusableAnswers:
-    """Counts the unusable answers that each model gave in a row."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-
-    def count(self, model: str) -> int:
-        """Count one more; return how many there were before it."""
-        previous_count = self._counts.get(model, 0)
-        if previous_count or len(self._counts) < MAX_UNUSABLE:
-            self._counts[model] = previous_count + 1
-        return previous_count
-
-    def forget(self, model: str) -> None:
-        """Note that a model answered as it was asked to."""
-        self._counts.pop(model, None)

@@ -73,9 +73,17 @@ class ExtractionInput:
 
 
 def read_input(
-    conn: Connection, job: QueuedJob, blocks: Mapping[str, CoreBlock], screen: Screen
+    conn: Connection,
+    job: QueuedJob,
+    blocks: Mapping[str, CoreBlock],
+    screen: Screen,
+    min_turns: int,
 ) -> ExtractionInput | None:
-    """Return the input; None if the user or the turns are gone. screen: what no model is shown."""
+    """Return the input; None if the user or the turns are gone, or more turns are waited for.
+
+    screen: what no model is shown. min_turns: that are read together while the user talks; fewer
+    wait where a turn ended, and queued this job, while the one before it ran.
+    """
     scope_id = job.scope_id
     call = background_call(conn, job.kind, job.scope_id, job.payload["model"])
     if call is None or scope_id is None:
@@ -85,6 +93,8 @@ def read_input(
     else:
         # At idle nothing follows soon: who opens a new chat for each question is read as well.
         is_first = bool(job.payload.get("at_once") or job.payload.get(IDLE))
+        if not is_first and unread_turns.count(conn, scope_id, min_turns) < min_turns:
+            return None
         unread_nodes = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=is_first)
     if not unread_nodes:
         return None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from memory.cache import Cache
 from memory.core.autonomy import ModelRecord
+from memory.jobs.unusable_answers import UnusableAnswers
 
 # Of the cache: some 1,000 models.
 BYTES, EACH = 1 << 19, 500
@@ -23,9 +24,13 @@ SEARCHES = "searches"
 
 
 class ModelRecords:
-    """How each model uses the memory tools, named as upstream, for each use apart."""
+    """How each model uses the memory tools, named as upstream, for each use apart.
+
+    unusable: of its answers to extraction, by the name that clients ask for.
+    """
 
     def __init__(self) -> None:
+        self.unusable = UnusableAnswers()
         self.records: Cache[str, ModelRecord] = Cache(BYTES, EACH, lambda name, _: 4 * len(name))
         self._unsaved: dict[str, ModelRecord] = {}
         self._saved_at = 0.0

@@ -317,7 +317,9 @@ class TurnRecorder:
             payload[extraction.PROJECT] = turn.ask.scope.project
         if turn.ask.zone:
             payload[extraction.ZONE] = turn.ask.zone
-        return extraction.jobs_of(turn.policy.extraction, turn.ask.scope.key, payload, words)
+        unusable = turn.services.models.unusable
+        rules = turn.policy.extraction
+        return extraction.jobs_of(rules, turn.ask.scope.key, payload, words, unusable)
 
     async def _summary_jobs(self, prompt: Prompt, answers: Sequence[Json]) -> list[QueuedJob]:
         turn = self._turn

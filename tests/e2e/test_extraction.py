@@ -11,6 +11,7 @@ import re
 import pytest
 
 from memory.stores.sql.engine import schema as t
+from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 from tests.bench import cue_facts
 from tests.bench.cue_people import PEOPLE
 from tests.conftest import running
@@ -254,6 +255,22 @@ async def test_turns_are_read_six_at_a_time_or_when_the_user_is_idle_and_never_t
         assert len(asked(up)) == 3
 
 
+async def test_a_turn_that_ended_while_others_were_read_waits_for_five_more(data):
+    async with Model(proposing()) as up, running(up.url, data, CALM) as live:
+        chat = Chat(live)
+        await chat.say(*[f"I own boat number {i}" for i in range(8)])
+        assert len(asked(up)) == 1
+        # As such a turn queues it: those that are read are not marked yet.
+        (scope,) = {n["scope_id"] for n in await rows(live, t.nodes)}
+        job = QueuedJob("extract", {"model": "m"}, scope, f"extract-turns-{scope}")
+        await live.gateway.memory.db.write(lambda conn: enqueue(conn, job))
+        await settled(live)
+        assert len(asked(up)) == 1
+        await chat.say(*[f"I own boat number {i}" for i in range(8, 13)])
+        assert len(asked(up)) == 2
+        assert all(f"I own boat number {i}<" in asked(up)[1] for i in range(7, 12))
+
+
 async def test_chats_of_one_turn_are_read_at_idle_all_of_a_user_together(data):
     boats = [fact(f"The user owns boat number {i}", f"I own boat number {i}") for i in (0, 7)]
     async with Model(proposing(boats)) as up, running(up.url, data, CONFIG) as live:
@@ -378,7 +395,10 @@ async def test_an_answer_that_is_no_json_is_asked_for_thrice_and_then_shown(data
         # set aside, to be read again later: what a user told is not lost
         assert {n["unread"] for n in await rows(live, t.nodes)} == {2}
 
-        await talk(live, "I live in Ghent")  # a model that never answers in JSON is asked once
+        # A model that never answers in JSON is asked once, and for twice as many turns.
+        chat = await talk(live, "I live in Ghent")
+        assert not [j for j in await rows(live, t.jobs) if "extract-turns" in str(j["dedupe"])]
+        await chat.say("I own a boat")
         again = t.jobs.c.dedupe.like("extract-again-%")
         await due(live, t.jobs.c.state == "ready", ~again)
         tries = sorted(j["attempts"] for j in await rows(live, t.jobs) if j["state"] == "dead")
@@ -388,6 +408,7 @@ async def test_an_answer_that_is_no_json_is_asked_for_thrice_and_then_shown(data
         assert len(asked(up)) == 5
         assert "I am Ada" in asked(up)[-1]
         assert "I live in Ghent" in asked(up)[-1]
+        assert "I own a boat" in asked(up)[-1]
         assert {n["unread"] for n in await rows(live, t.nodes)} == {3}
 
 
@@ -401,7 +422,7 @@ async def test_turns_that_no_model_could_read_are_read_once_one_answers_as_it_sh
             await due(live, t.jobs.c.attempts > 0)
         assert len(asked(up)) == 3
         assert await human(live) == ""
-        await talk(live, "I live in Ghent")
+        await talk(live, "I live in Ghent", "I own a boat")
         await due(live, t.jobs.c.state == "ready")
         assert await human(live) == "The user is called Ada"
         assert not [n for n in await rows(live, t.nodes) if n["unread"]]

@@ -12,7 +12,9 @@ from sqlalchemy import delete, insert, select
 from memory.core.blocks import CoreBlock
 from memory.errors import Unusable
 from memory.jobs import extraction, reflection, summarization
+from memory.jobs.extraction import ExtractionCounters
 from memory.jobs.fact_prompt import ExtractionRules
+from memory.jobs.unusable_answers import UnusableAnswers
 from memory.retrieval.retriever import Retriever
 from memory.scope import Scope
 from memory.stores.sql.engine import schema as t
@@ -20,6 +22,7 @@ from memory.stores.sql.rows import scopes
 from memory.stores.sql.rows.jobs import QueuedJob
 
 BLOCKS = {"human": CoreBlock("human", "Ada")}
+COUNTERS = ExtractionCounters(UnusableAnswers())
 LINK, BASE = b"\x01" * 16, b"\x02" * 16
 
 
@@ -79,7 +82,7 @@ async def test_what_is_gone_asks_nobody(db, scope):
     envoy = Envoy()
     summarise, extract = (
         summarization.summary_handler(db, envoy),
-        extraction.extraction_handler(db, envoy, lambda _: BLOCKS, ExtractionRules),
+        extraction.extraction_handler(db, envoy, lambda _: BLOCKS, ExtractionRules, COUNTERS),
     )
     reflect = reflection.reflection_handler(db, envoy, Retriever(db), lambda _: BLOCKS)
     for whose in (None, 12345):
@@ -195,7 +198,7 @@ async def test_an_answer_without_facts_is_unusable_and_a_turn_that_is_gone_is_no
         )
     )
     no_user = extraction.extraction_handler(
-        db, Envoy({"content": "no"}), lambda _: BLOCKS, ExtractionRules
+        db, Envoy({"content": "no"}), lambda _: BLOCKS, ExtractionRules, COUNTERS
     )
     with pytest.raises(Unusable):
         await no_user(QueuedJob("extract", {"model": "m", "at_once": True}, scope))
