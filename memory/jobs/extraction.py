@@ -51,11 +51,11 @@ _HURRIES = re.compile(
 class ExtractionCounters(NamedTuple):
     """What is counted of extraction.
 
-    unusable: answers of each model. count: is told what was dropped.
+    unusable: answers of each model. count_drops: is told what was dropped.
     """
 
     unusable: UnusableAnswers
-    count: Count = count_nothing
+    count_drops: Count = count_nothing
 
 
 def jobs_of(
@@ -99,8 +99,7 @@ def extraction_handler(
 ) -> Handler:
     """Return the job that extracts and stores the facts of some turns.
 
-    blocks: the operator's in a project, "" for none. A model whose last answers were all unusable
-    is asked once for each job.
+    blocks: the operator's in a project. A model whose last answers were unusable is asked once.
     """
     unusable = counters.unusable
 
@@ -111,18 +110,16 @@ def extraction_handler(
         batch = await _read_batch(db, job, own_blocks, rules(), min_turns)
         if batch is None:
             return None
-        writer = FactWriter(
-            job, batch, HumanBlock(job.scope_id, own_blocks), rules(), counters.count
-        )
+        human = HumanBlock(job.scope_id, own_blocks)
+        writer = FactWriter(job, batch, human, rules(), counters.count_drops)
         if not batch.said:
             await _write_small(db, job, writer.keep_nothing)
             return None
-        zone = str(job.payload.get(ZONE) or rules().zone)
         try:
-            answer = await _propose(model, batch, replace(rules(), zone=zone))
+            answer = await _propose(model, batch, _rules_in_zone(rules(), job))
         except Unusable as e:
-            is_again = bool(job.payload.get(AGAIN))
-            is_last = is_again or max(job.held[1], unusable.count(name)) >= ANSWERS
+            attempts = max(job.held[1], unusable.count(name))
+            is_last = bool(job.payload.get(AGAIN)) or attempts >= ANSWERS
             if is_last:
                 await _write_small(db, job, writer.put_aside)
             raise Unusable(str(e), is_last=is_last) from e
@@ -133,6 +130,13 @@ def extraction_handler(
         return lambda conn: writer.keep(conn, answer)
 
     return run
+
+
+def _rules_in_zone(
+    rules: fact_prompt.ExtractionRules, job: QueuedJob
+) -> fact_prompt.ExtractionRules:
+    """Return the rules, with the time zone that the user's client named, if any."""
+    return replace(rules, zone=str(job.payload.get(ZONE) or rules.zone))
 
 
 async def _read_batch(
