@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from memory.stores.sql.engine.application_tables import ApplicationTables
     from memory.stores.sql.engine.batches import QuickRead
     from memory.stores.sql.engine.database import Database
+    from memory.stores.sql.engine.release import installed_version, product_name
     from memory.stores.sql.owners.rename_owner import OwnerRename
     from memory.stores.sql.rows.agents import AgentGlance, ListedAgent, StoredAgent
     from memory.stores.sql.rows.blocks import EditSource
@@ -252,6 +253,7 @@ __all__ = [
     "end_step",
     "follow_setting",
     "home_of",
+    "installed_version",
     "is_installed",
     "is_system",
     "iso",
@@ -266,6 +268,7 @@ __all__ = [
     "parse_time",
     "parse_zone",
     "pausing_with",
+    "product_name",
     "show_letta_rules",
     "shown_owner",
     "split_memory_name",
@@ -352,6 +355,7 @@ _HOMES = {
         "Unusable",
     ),
     "memory.ids": ("new_id",),
+    "memory.stores.sql.engine.release": ("installed_version", "product_name"),
     "memory.jobs.background_model": ("BackgroundCall", "BackgroundModel"),
     "memory.jobs.fact_prompt": ("ExtractionRules",),
     "memory.jobs.reflection": ("ReflectionPlan", "ReflectionSchedule"),

@@ -17,11 +17,12 @@ import click
 
 from gateway.cli.finding import Finding
 from gateway.cli.keys import key_summary, keyless_provider_warnings, missing_admin_warning
-from gateway.cli.options import CommandFailed, Serving, installed_version, serve_options
+from gateway.cli.options import CommandFailed, Serving, serve_options
 from gateway.cli.proxy_check import check_proxies
 from gateway.cli.store_check import check_stores
 from gateway.cli.upstream_check import check_upstream
 from gateway.cli.window_check import check_windows
+from memory import installed_version
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
@@ -101,7 +102,8 @@ def _version() -> Finding:
     return Finding(
         "version",
         "ok",
-        f"mnemogate {installed_version()}, Python {platform.python_version()} on {sys.platform}",
+        f"mnemogate {installed_version() or 'unknown'}, Python {platform.python_version()} on "
+        f"{sys.platform}",
     )
 
 

@@ -21,7 +21,7 @@ from gateway.cli.jobs import jobs
 from gateway.cli.keys import keys
 from gateway.cli.mcp import mcp
 from gateway.cli.memory import memory
-from gateway.cli.options import CommandFailed, installed_version
+from gateway.cli.options import CommandFailed
 from gateway.cli.projects import projects
 from gateway.cli.run import run
 from gateway.cli.serve import serve
@@ -34,6 +34,7 @@ from gateway.cli.transfer import export, import_
 from gateway.cli.try_model import try_model
 from gateway.cli.ui import ui
 from gateway.cli.users import users
+from memory import installed_version
 
 
 class Commands(click.Group):
@@ -50,8 +51,21 @@ class Commands(click.Group):
             raise
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"mnemogate, version {installed_version() or 'unknown'}")
+        ctx.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(installed_version(), prog_name="mnemogate")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 def cli() -> None:
     """Memory for any app that speaks the OpenAI API, by changing its base_url.
 

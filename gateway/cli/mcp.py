@@ -13,8 +13,9 @@ import click
 
 from gateway.cli.client import local_token, token_for
 from gateway.cli.lockfile import running_url
-from gateway.cli.options import CommandFailed, GatewayOptions, installed_version, where_options
+from gateway.cli.options import CommandFailed, GatewayOptions, where_options
 from gateway.cli.run import MemoryOwner
+from memory import installed_version
 
 if TYPE_CHECKING:
     import httpx
@@ -108,7 +109,7 @@ def _relay_to(
 ) -> Callable[[bytes, dict[str, str]], Awaitable[bytes]]:
     """Return what sends a message to the gateway."""
     # Of this process alone, by which the gateway tells it from other programs of the same key.
-    agent = f"mnemogate-mcp/{installed_version()} ({secrets.token_hex(8)})"
+    agent = f"mnemogate-mcp/{installed_version() or 'unknown'} ({secrets.token_hex(8)})"
     clients: list[httpx.AsyncClient] = []
 
     async def relay(line: bytes, headers: dict[str, str]) -> bytes:

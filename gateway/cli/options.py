@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +24,6 @@ class CommandFailed(click.ClickException):
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
         self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
-
-
-def installed_version() -> str:
-    try:
-        return version("mnemogate")
-    except PackageNotFoundError:
-        # A checkout that was never installed.
-        return "unknown"
 
 
 def config_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 from gateway.mcp.protocol import HANDSHAKES, SUPPORTED, RpcRequest
 from gateway.wire.chat import Json
+from memory import installed_version
 
 INSTRUCTIONS = (
     "Long-term memory of the user. Search it (archival_memory_search, conversation_search), or "
@@ -19,12 +18,8 @@ CAPABILITIES: Json = {"tools": {}, "resources": {}, "prompts": {}}
 
 def server_info() -> Json:
     """Return what we say of ourselves."""
-    try:
-        installed_version = version("mnemogate")
-    except PackageNotFoundError:
-        # Run from its source.
-        installed_version = "0"
-    return {"name": "mnemogate", "title": "Mnemogate memory", "version": installed_version}
+    version = installed_version() or "0"
+    return {"name": "mnemogate", "title": "Mnemogate memory", "version": version}
 
 
 def greet(request: RpcRequest) -> Json | None:

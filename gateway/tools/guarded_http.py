@@ -12,13 +12,13 @@ import ssl
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gateway.tools.url_guard import Address, CheckedUrl, UrlGuard, UrlRefused
 from gateway.upstream.http1_parser import MalformedResponse, ResponseParser
 from gateway.upstream.tls_trust import trust
 from gateway.wire.compression import Decompressor
+from memory import product_name
 
 READ_BYTES = 1 << 16
 # For each address.
@@ -73,14 +73,6 @@ class GuardedAnswer:
     body: bytes
     url: str
     is_cut: bool = False
-
-
-def product_name() -> str:
-    """Return what stands in `User-Agent`."""
-    try:
-        return f"mnemogate/{version('mnemogate')}"
-    except PackageNotFoundError:
-        return "mnemogate"
 
 
 class GuardedHttp:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
 from gateway.upstream.tls_trust import trust
+from memory import product_name
 
 if TYPE_CHECKING:
     import httpx
@@ -108,7 +107,7 @@ class ToolClient:
 
 
 async def _exchange(client: httpx.AsyncClient, request: ToolRequest) -> tuple[ToolAnswer, str]:
-    headers = {"user-agent": user_agent(), "accept": "*/*", **request.headers}
+    headers = {"user-agent": product_name(), "accept": "*/*", **request.headers}
     outgoing = client.build_request(
         request.method, request.url, headers=headers, content=request.content or None
     )
@@ -161,12 +160,3 @@ def _origin(url: str) -> tuple[str, str, int | None]:
     except ValueError:
         return "", "", None
     return parts.scheme, parts.hostname or "", port
-
-
-@cache
-def user_agent() -> str:
-    """Return what requests of tools name as their program."""
-    try:
-        return f"mnemogate/{version('mnemogate')}"
-    except PackageNotFoundError:
-        return "mnemogate"

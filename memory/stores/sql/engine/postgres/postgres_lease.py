@@ -18,7 +18,6 @@ import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from memory.errors import StoreUnavailable
 from memory.ids import SLOTS, clock, row_keys
 from memory.stores.sql.engine.postgres.postgres_hosts import connect
 from memory.stores.sql.engine.postgres.postgres_statements import driver_arguments
+from memory.stores.sql.engine.release import installed_version
 from memory.stores.sql.engine.waiting import ends_within
 
 log = logging.getLogger("mnemogate")
@@ -191,7 +191,7 @@ class SlotLease:
             await self._remove_dead(raw_connection)
             name = f"{socket.gethostname()}/{os.getpid()}"
             place = process_place()
-            registration = (self.incarnation, name, os.getpid(), place, _version())
+            registration = (self.incarnation, name, os.getpid(), place, installed_version())
             row = await raw_connection.fetchrow(REGISTER, *registration)
         if row is None:
             raise OSError(f"all {SLOTS} slots of workers are taken")
@@ -281,14 +281,6 @@ def _has_ended(pid: int) -> bool:
     except OSError:
         return False
     return False
-
-
-def _version() -> str:
-    try:
-        return version("mnemogate")
-    except PackageNotFoundError:
-        # A checkout that was never installed.
-        return ""
 
 
 def process_place() -> str:
