@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import sys
 import threading
@@ -81,8 +82,9 @@ def _replace(functions: dict[Callable[..., Any], Callable[..., Any]]) -> None:
 def _watching(function: Callable[..., Any], work: LongWork) -> Callable[..., Any]:
     @functools.wraps(function)
     def watching(*arguments: Any, **options: Any) -> Any:
+        work.note(function.__name__, max(map(_size, arguments), default=0))
         result = function(*arguments, **options)
-        work.note(function.__name__, max(map(_size, (*arguments, result)), default=0))
+        work.note(function.__name__, _size(result))
         return result
 
     return watching
@@ -96,4 +98,6 @@ def _size(value: Any) -> int:
         return sum(map(_size, value.values()))
     if isinstance(value, list | tuple):
         return sum(map(_size, value))
+    if dataclasses.is_dataclass(value):
+        return sum(_size(getattr(value, field.name)) for field in dataclasses.fields(value))
     return 0
