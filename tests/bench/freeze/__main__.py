@@ -149,7 +149,9 @@ def main(argv: list[str] | None = None) -> int:
             rows.append(cells(dimension.name, played, plays))
             told[dimension.name] = {
                 "verdict": found,
-                "played": [[o.size, o.status, o.took, o.cpu, o.grown, o.waits] for o in (*played, *again)],
+                "played": [
+                    [o.size, o.status, o.took, o.cpu, o.grown, o.waits] for o in (*played, *again)
+                ],
             }
     print(f"{len(chosen)} dimensions, {failed} with a fault")
     if args.json:
