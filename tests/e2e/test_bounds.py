@@ -124,6 +124,40 @@ async def test_an_alias_names_a_whole_answer_of_any_length(data, place, size):
         assert http.content == sent.replace(b"real", b"nice")
 
 
+WHOLE_HEAD = b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+HELD_BACK = 2 * MIB  # of an answer that is read ahead, and of what the sockets hold
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+async def test_a_long_whole_answer_of_an_alias_is_not_held(data, place):
+    """Law: it reaches the client as it comes, but for so much; its last part waits for that."""
+    model, part, count = b'"model":"real"', b"a" * MIB, 16
+    head, tail = (model + b',"data":"', b'"') if place == "first" else (b'"data":"', b'",' + model)
+    has_arrived, is_in_time = asyncio.Event(), []
+
+    async def last_when_the_others_arrived(seen, wire):
+        parts = [b"{" + head, *[part] * count, tail + b"}"]
+        length = sum(map(len, parts))
+        await wire.raw(WHOLE_HEAD % length)
+        for each in parts[:-1]:
+            await wire.raw(each)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(has_arrived.wait(), 10)
+        is_in_time.append(has_arrived.is_set())
+        await wire.raw(parts[-1])
+
+    async with Model(last_when_the_others_arrived) as up, running(up.url, data, ALIAS) as live:
+        sent, size = {"model": "nice", "input": "x"}, 0
+        async with live.http.stream("POST", f"{live.url}/embeddings", json=sent) as answer:
+            async for piece in answer.aiter_raw():
+                size += len(piece)
+                if size >= count * MIB - HELD_BACK:
+                    has_arrived.set()
+        assert answer.status_code == 200
+        assert size == len(head) + count * MIB + len(tail) + 2
+        assert is_in_time == [True]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
 async def test_arguments_that_are_too_long_go_nowhere(data, path, stream):

@@ -3,8 +3,8 @@ others and the growth.
 
 For each size: the status and what was said of the memory, how long it took, the gateway's CPU, its
 peak, and the worst wait of others (`/health`, and a chat with memory). The largest size is played
-`PLAYS` times: others wait at most `MEDIAN` in the median of the plays, and `WORST` in any. Growth is
-the CPU of the last size over that of half of it; below `FREE` seconds it is noise.
+`PLAYS` times: others wait at most `MEDIAN` in the median of the plays, and `WORST` in any. Growth
+is the CPU of the last size over that of half of it; below `FREE` seconds it is noise.
 """
 
 from __future__ import annotations
