@@ -9,10 +9,14 @@ import time
 
 import pytest
 
+from gateway.wire.json_weight import is_readable
+from memory.context.tokens import estimate_at_once
+from memory.conversation.foreign_json import decode_foreign
 from tests.conftest import running
 from tests.e2e.responses.test_conversations import ADA
+from tests.long_work import noted
 from tests.models import Model, call, calls
-from tests.wire_models import MessagesModel, ResponsesModel, use
+from tests.wire_models import MessagesModel, ResponsesModel, pieces, use
 
 STORES = {
     "providers": {"openai": {"base_url": "set below", "wires": ["chat", "responses"]}},
@@ -158,27 +162,35 @@ async def test_a_long_whole_answer_of_an_alias_is_not_held(data, place):
         assert is_in_time == [True]
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("piece", [0, MIB // 32, 8 * MIB], ids=["whole", "pieces", "one piece"])
 @pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
-async def test_arguments_that_are_too_long_go_nowhere(data, path, stream):
-    """Law: a memory call of megabytes is refused by its size, and kept by no round or record."""
-    long = {"label": "human", "content": "words " * 100_000}
+async def test_arguments_that_are_too_long_go_nowhere(data, monkeypatch, path, piece):
+    """Law: a memory call of megabytes is refused by its size, and kept by no round or record.
+
+    It is read beside the event loop, in as many or as few events as it comes.
+    """
+    monkeypatch.setattr(pieces, "__defaults__", (piece,))
+    monkeypatch.setattr(Model, "argument_piece", piece)
+    long = {"label": "human", "content": "words " * MIB}
     if path == "chat/completions":
         up = Model(calls(call("core_memory_append", long)), "Fine.")
     elif path == "responses":
         up = ResponsesModel([use("core_memory_append", long)], "Fine.")
     else:
         up = MessagesModel([use("core_memory_append", long)], "Fine.")
-    sent = {"model": "m", "stream": stream}
+    sent = {"model": "m", "stream": piece > 0}
     if path == "responses":
         sent["input"] = "hi"
     else:
         sent |= {"max_tokens": 99, "messages": [{"role": "user", "content": "hi"}]}
     kinds = {"providers": {"openai": {"base_url": "set below", "kind": "anthropic"}}}
     async with up, running(up.url, data, kinds if path == "messages" else None) as live:
-        http = await live.http.post(f"{live.url}/{path}", json=sent, headers=ADA)
+        with noted(is_readable, decode_foreign, estimate_at_once) as work:
+            http = await live.http.post(f"{live.url}/{path}", json=sent, headers=ADA)
         assert http.status_code == 200, http.text
         assert "Fine." in http.text
+        assert work.on_loop == []
+        assert work.beside or (piece == MIB // 32 and path == "chat/completions")
         again = json.dumps(up.requests[-1].json)
         assert len(again) < 50_000
         assert "left_out" in again or path == "responses"  # it names what the provider keeps
