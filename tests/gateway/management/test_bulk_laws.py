@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
+from collections import Counter
 
 import pytest
 from sqlalchemy import update
 
 from gateway.config import validation
-from gateway.management import profile_edits, schemas, sent_bodies
-from memory import export_format, text_of
+from gateway.errors import BadRequest
+from gateway.management import conversations, profile_edits, schemas, sent_bodies
+from memory import Screen, export_format, text_of
+from memory.conversation.steps import pausing_with
 from memory.core.block_space import BlockSpace
 from memory.stores.sql.engine import batches
 from memory.stores.sql.engine import schema as t
@@ -389,3 +393,31 @@ async def test_of_millions_of_messages_none_is_read(live):
         answer = await live.memory("POST", "/users/ada/conversations", content=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_values")
     assert (work.on_loop, work.names_beside) == ([], {"brought"})
+
+
+@pytest.mark.parametrize("unit", [b"\\n", b'\\"', b"\\t"])
+def test_the_thread_that_reads_a_long_message_works_in_short_steps(monkeypatch, unit):
+    """While a thread is at one step nobody else runs: none covers more than a quarter."""
+    working, steps = [], Counter()
+
+    def counted(module, name):
+        work = getattr(module, name)
+
+        def counting(*given):
+            working.append(name)
+            try:
+                return work(*given)
+            finally:
+                working.pop()
+
+        monkeypatch.setattr(module, name, counting)
+
+    works = [(schemas, "cut_long_strings"), (schemas, "decode_weighed")]
+    for module, name in works:
+        counted(module, name)
+    body = b'{"messages":[%b]}' % (MESSAGE % (unit * ((16 << 20) // len(unit) - 100)))
+    with pausing_with(lambda: steps.update(working[-1:])):
+        (message,) = schemas.brought(body, None).messages
+        with contextlib.suppress(BadRequest):
+            conversations._read_message(message, "messages[0]", 0.0, Screen())
+    assert all(steps[name] >= 4 for _, name in works), steps
