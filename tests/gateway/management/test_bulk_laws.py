@@ -415,7 +415,7 @@ def test_the_thread_that_reads_a_long_message_works_in_short_steps(monkeypatch, 
     works = [(schemas, "cut_long_strings"), (schemas, "decode_weighed")]
     for module, name in works:
         counted(module, name)
-    body = b'{"messages":[%b]}' % (MESSAGE % (unit * ((16 << 20) // len(unit) - 100)))
+    body = b'{"messages":[%b]}' % (MESSAGE % (unit * ((8 << 20) // len(unit) - 100)))
     with pausing_with(lambda: steps.update(working[-1:])):
         (message,) = schemas.brought(body, None).messages
         with contextlib.suppress(BadRequest):
