@@ -44,6 +44,8 @@ class Model(RawServer):
     may be asynchronous.
     """
 
+    argument_piece = 7  # characters of arguments in an event
+
     def __init__(self, *script: Any) -> None:
         super().__init__(self._behave)
         self.script = list(script)
@@ -117,12 +119,17 @@ class Model(RawServer):
                     },
                 )
                 arguments = c["function"]["arguments"]
-                for at in range(0, len(arguments), 7):
+                for at in range(0, len(arguments), self.argument_piece):
                     await delta(
                         lane,
                         {
                             "tool_calls": [
-                                {"index": i, "function": {"arguments": arguments[at : at + 7]}}
+                                {
+                                    "index": i,
+                                    "function": {
+                                        "arguments": arguments[at : at + self.argument_piece]
+                                    },
+                                }
                             ]
                         },
                     )

@@ -300,3 +300,18 @@ def test_what_an_agent_needs_of_its_upstream_is_told_as_it_is():
     assert all(
         f"/v1/{path}" in first_ways for path in ("chat/completions", "responses", "messages")
     )
+
+
+def test_the_page_about_tls_tells_that_a_proxy_needs_keys():
+    """Before the example that is copied: what this machine cannot tell, and what the start says."""
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    section = page.partition("## Behind a TLS proxy\n")[2].partition("\n## ")[0]
+    words = " ".join(section.partition("```nginx")[0].split())
+    for told in (
+        "**and make keys**",
+        "mnemogate keys create",
+        "as the gateway's own user, or on another system, cannot be told apart",
+        "speak HTTP/1.1 and name their target in `Host` by themselves",
+        "The start says what this machine can tell (`peers`)",
+    ):
+        assert told in words

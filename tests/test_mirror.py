@@ -229,7 +229,7 @@ COVERED = {
         gateway.apis.responses.response_items
         gateway.apis.responses.response_events gateway.apis.responses.responses_reply
         gateway.apis.envelope gateway.apis.envelope_events gateway.apis.early_events
-        gateway.apis.masked_parts gateway.apis.native
+        gateway.apis.native
     """,
     "e2e/responses/test_kept": "gateway.chat.stored.kept_responses",
     "e2e/responses/test_conversations": """

@@ -28,6 +28,7 @@ from gateway.config.settings import (
 )
 from gateway.wire.headers import DROPPED, FORWARDED, HOP
 from tests import postgres_server, redis_server, stores
+from tests.test_architecture import PURE_ROOMS
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -287,6 +288,23 @@ def test_ci_is_a_script_that_parses_and_skips_nothing():
     assert beside.endswith("goes on beside the first tests.")
     assert '\nwait "$setting_up"\n' in later.partition("make test-oldest")[0]
     assert "make test-oldest || " in script
+
+
+def test_the_oldest_python_plays_what_reads_bytes():
+    """The pure packages and both ends of HTTP, whole but for the generated streams."""
+    made = text("Makefile").replace("\\\n", " ")
+    chosen = re.search(r"^ON_OLDEST \?= (.*)$", made, re.MULTILINE)[1].split()
+    wanted = {f"tests/{room.replace('.', '/')}" for room in PURE_ROOMS}
+    wanted |= {"tests/gateway/http", "tests/e2e/wire"}
+    left_out = [word for word in chosen if word.startswith("--")]
+    assert left_out == ["--ignore=tests/gateway/apis/test_odd_streams.py"]
+    folders = {Path(word) for word in chosen if not word.startswith("--")}
+    assert all((ROOT / folder).exists() for folder in folders)
+    missing = {name for name in wanted if not folders & {Path(name), *Path(name).parents}}
+    assert missing == set()
+    assert "\nOLDEST ?= /usr/bin/python3\n" in made
+    assert "ON_OLDEST" not in text(".ci/run")
+    assert '"3.13"' in re.search(r"^ +python: (.*)$", text(".github/workflows/ci.yml"), re.M)[1]
 
 
 def pinned(name):

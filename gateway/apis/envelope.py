@@ -81,7 +81,7 @@ class EnvelopeMask(ABC):
 
     @property
     def is_long(self) -> bool:
-        return self._parts.is_heavy or len(self._parts.parts) + len(self.shown) > LIGHT_PARTS
+        return len(self._parts.parts) + len(self.shown) > LIGHT_PARTS or self._parts.is_long
 
     @property
     def rounds(self) -> int:
@@ -465,7 +465,7 @@ class EnvelopeMask(ABC):
         self._ends.append(len(self.shown))
         self._hid = True
         self._passed = self._closed = None
-        self._parts = MaskedParts(self._parts.next_place)
+        self._parts = self._parts.next_round()
         self._growing = self._waiting = None
         self.over = self.ended = False
         self.end_round()

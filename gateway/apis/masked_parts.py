@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from gateway.apis.early_events import EarlyEvents
 from gateway.wire.answer_parts import AnswerPart, Parts
 from gateway.wire.chat import Json
+from gateway.wire.json_weight import LIGHT_BYTES
+
+# Of all parts, whose lengths are added at once.
+LIGHT_PIECES = 4096
 
 
 class MaskedPart(AnswerPart):
@@ -51,6 +56,23 @@ class MaskedParts(Parts[MaskedPart]):
         self.next_place = first_place
         self.early = EarlyEvents()
         self.is_heavy = False
+
+    @property
+    def is_long(self) -> bool:
+        """Whether others would wait while the parts are joined and written."""
+        if self.is_heavy:
+            return True
+        members = [pieces for part in self.parts for pieces in part.pieces.values()]
+        return (
+            sum(map(len, members)) > LIGHT_PIECES
+            or sum(map(len, chain.from_iterable(members))) > LIGHT_BYTES
+        )
+
+    def next_round(self) -> MaskedParts:
+        """Return the parts of the next round, none so far; what these hold is written with them."""
+        parts = MaskedParts(self.next_place)
+        parts.is_heavy = self.is_long
+        return parts
 
     def is_held(self, part: MaskedPart) -> bool:
         """Tell whether a part waits, itself or for one before it."""

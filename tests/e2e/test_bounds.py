@@ -9,10 +9,14 @@ import time
 
 import pytest
 
+from gateway.wire.json_weight import is_readable
+from memory.context.tokens import estimate_at_once
+from memory.conversation.foreign_json import decode_foreign
 from tests.conftest import running
 from tests.e2e.responses.test_conversations import ADA
+from tests.long_work import noted
 from tests.models import Model, call, calls
-from tests.wire_models import MessagesModel, ResponsesModel, use
+from tests.wire_models import MessagesModel, ResponsesModel, pieces, use
 
 STORES = {
     "providers": {"openai": {"base_url": "set below", "wires": ["chat", "responses"]}},
@@ -124,27 +128,69 @@ async def test_an_alias_names_a_whole_answer_of_any_length(data, place, size):
         assert http.content == sent.replace(b"real", b"nice")
 
 
-@pytest.mark.parametrize("stream", [False, True])
+WHOLE_HEAD = b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+HELD_BACK = 2 * MIB  # of an answer that is read ahead, and of what the sockets hold
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+async def test_a_long_whole_answer_of_an_alias_is_not_held(data, place):
+    """Law: it reaches the client as it comes, but for so much; its last part waits for that."""
+    model, part, count = b'"model":"real"', b"a" * MIB, 16
+    head, tail = (model + b',"data":"', b'"') if place == "first" else (b'"data":"', b'",' + model)
+    has_arrived, is_in_time = asyncio.Event(), []
+
+    async def last_when_the_others_arrived(seen, wire):
+        parts = [b"{" + head, *[part] * count, tail + b"}"]
+        length = sum(map(len, parts))
+        await wire.raw(WHOLE_HEAD % length)
+        for each in parts[:-1]:
+            await wire.raw(each)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(has_arrived.wait(), 10)
+        is_in_time.append(has_arrived.is_set())
+        await wire.raw(parts[-1])
+
+    async with Model(last_when_the_others_arrived) as up, running(up.url, data, ALIAS) as live:
+        sent, size = {"model": "nice", "input": "x"}, 0
+        async with live.http.stream("POST", f"{live.url}/embeddings", json=sent) as answer:
+            async for piece in answer.aiter_raw():
+                size += len(piece)
+                if size >= count * MIB - HELD_BACK:
+                    has_arrived.set()
+        assert answer.status_code == 200
+        assert size == len(head) + count * MIB + len(tail) + 2
+        assert is_in_time == [True]
+
+
+@pytest.mark.parametrize("piece", [0, MIB // 32, 8 * MIB], ids=["whole", "pieces", "one piece"])
 @pytest.mark.parametrize("path", ["chat/completions", "responses", "messages"])
-async def test_arguments_that_are_too_long_go_nowhere(data, path, stream):
-    """Law: a memory call of megabytes is refused by its size, and kept by no round or record."""
-    long = {"label": "human", "content": "words " * 100_000}
+async def test_arguments_that_are_too_long_go_nowhere(data, monkeypatch, path, piece):
+    """Law: a memory call of megabytes is refused by its size, and kept by no round or record.
+
+    It is read beside the event loop, in as many or as few events as it comes.
+    """
+    monkeypatch.setattr(pieces, "__defaults__", (piece,))
+    monkeypatch.setattr(Model, "argument_piece", piece)
+    long = {"label": "human", "content": "words " * MIB}
     if path == "chat/completions":
         up = Model(calls(call("core_memory_append", long)), "Fine.")
     elif path == "responses":
         up = ResponsesModel([use("core_memory_append", long)], "Fine.")
     else:
         up = MessagesModel([use("core_memory_append", long)], "Fine.")
-    sent = {"model": "m", "stream": stream}
+    sent = {"model": "m", "stream": piece > 0}
     if path == "responses":
         sent["input"] = "hi"
     else:
         sent |= {"max_tokens": 99, "messages": [{"role": "user", "content": "hi"}]}
     kinds = {"providers": {"openai": {"base_url": "set below", "kind": "anthropic"}}}
     async with up, running(up.url, data, kinds if path == "messages" else None) as live:
-        http = await live.http.post(f"{live.url}/{path}", json=sent, headers=ADA)
+        with noted(is_readable, decode_foreign, estimate_at_once) as work:
+            http = await live.http.post(f"{live.url}/{path}", json=sent, headers=ADA)
         assert http.status_code == 200, http.text
         assert "Fine." in http.text
+        assert work.on_loop == []
+        assert work.beside or (piece == MIB // 32 and path == "chat/completions")
         again = json.dumps(up.requests[-1].json)
         assert len(again) < 50_000
         assert "left_out" in again or path == "responses"  # it names what the provider keeps

@@ -168,6 +168,33 @@ async def test_who_says_each_time_something_else_keeps_memory(data, wire):
         assert "Likes tea." in json.dumps(up.bodies[-1])
 
 
+# Forty columns, and one less; what follows differs from its first letter to its last.
+FORTY = "Say in one word whether it is spam, pls."
+OTHERS = ["alpha bravo", "Bruno is a cat", "can you come", "dear Dr Deer", "Eva", "fine, Fred"]
+
+
+async def test_forty_columns_three_times_among_the_last_eight_are_a_task(data):
+    """The numbers of the law, as its users meet them."""
+    assert len(FORTY) == 40
+    async with Model("no") as up, running(up.url, data, OWN) as live:
+
+        async def are_tasks(user, *prompts):
+            app, tasks = App(live, user=user), []
+            for prompt in prompts:
+                decisions = (await explained(live, await app.ask(prompt)))["decisions"]
+                tasks.append("task" in decisions)
+            return tasks
+
+        four = [FORTY + text for text in OTHERS[:4]]
+        assert await are_tasks("forty", *four) == [False, False, False, True]
+        shorter = [FORTY[1:] + text for text in OTHERS]
+        assert await are_tasks("less", *shorter) == [False] * len(OTHERS)
+        # The three are among the last eight, and then one of them no longer.
+        for user, talks in (("eight", UNLIKE[:5]), ("nine", UNLIKE[:6])):
+            *_, newest = await are_tasks(user, *four[:3], *talks, four[3])
+            assert newest == (user == "eight"), user
+
+
 async def test_a_second_turn_ends_a_task(data):
     async with Model("neutral") as up, running(up.url, data, OWN) as live:
         app = App(live)

@@ -26,6 +26,11 @@ async def read_conversation_body(raw_body: bytes) -> Json:
     return await run_by_weight(raw_body, _read, raw_body)
 
 
+async def measure_items(raw_body: bytes, items: list[Json]) -> int:
+    """Return how many bytes the items of a body have as they are kept."""
+    return await run_by_weight(raw_body, lambda: len(encode(items)))
+
+
 async def encode_whole(answer: Json) -> bytes:
     """Return a provider's answer as it is."""
     return await run_heavy(encode, answer)

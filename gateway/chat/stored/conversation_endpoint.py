@@ -26,6 +26,7 @@ from gateway.chat.stored.conversation_body import (
     encode_page,
     encode_whole,
     items_in,
+    measure_items,
     metadata_in,
     read_conversation_body,
 )
@@ -118,7 +119,7 @@ class ConversationVerb:
             self._gateway.kept_sizes.forget(self._principal.tenant, self._owner, self._name)
         except StoreUnavailable as e:
             raise store_is_away() from e
-        return encode(answer)
+        return await encode_whole(answer)
 
     async def items(self) -> bytes:
         """Return a page of its items, without ours."""
@@ -205,7 +206,7 @@ class ConversationVerb:
     async def _add(self, row: StoredResponse, items: list[Json]) -> StoredResponse:
         await kept_responses.thread_rows(self._gateway, self._principal, row.user, row.id)
         await self._check_may_write()
-        size = len(encode(items)) + ROW_BYTES
+        size = await measure_items(self._raw_body, items) + ROW_BYTES
         await kept_responses.check_room(self._gateway, row.tenant, row.user, row.id, size)
         name = f"{ADDED}_{secrets.token_hex(16)}"
         echo = {"kind": ADDED, "input": items, "output": []}

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -32,9 +34,11 @@ from gateway.routing.replies import CompletionReply
 from gateway.wire.chat import Json
 from gateway.wire.json_weight import LIGHT_BYTES, SURE_BYTES
 from gateway.wire.lone_surrogates import join_halves
-from memory import Session
+from memory import Session, ToolCall
 from memory.session.toolbox import Result
 from memory.session.turn_record import TurnOutcome
+
+T = TypeVar("T")
 
 
 class TurnLimits(msgspec.Struct):
@@ -193,13 +197,17 @@ class Turn:
         """Return the messages the client was shown, one a choice."""
         return join_halves(self.mask.answers())
 
-    async def _look(self, work: Callable[[], list[Json]]) -> list[Json]:
+    async def _look(self, work: Callable[[], list[T]]) -> list[T]:
         """Look at the answer, in a thread if that takes longer than others may wait."""
         is_short = 0 < self._bytes <= SURE_BYTES
         is_long = not is_short and (self._bytes > LIGHT_BYTES or self.mask.is_long)
         if is_long:
             return await asyncio.to_thread(work)
         return work()
+
+    async def _calls_of(self, result: RoundResult) -> list[ToolCall]:
+        """Return our calls of a round; those whose arguments are too long are cut in it."""
+        return await self._look(partial(self._forward.wire.calls, result))
 
     async def completion(self) -> bytes | list[bytes]:
         """Return the whole answer for a client that did not ask for a stream.
@@ -291,7 +299,7 @@ class Turn:
             # Of calls that were running when the attempt broke off.
             if None in results:
                 await self._write_opening()
-                results = await self.session.run(self._forward.wire.calls(result), entry["reply"])
+                results = await self.session.run(await self._calls_of(result), entry["reply"])
             if not self._take_in(result, results):
                 return out + self._show_between(goes_on=False), False
             out += self._show_between(goes_on=True)
@@ -370,7 +378,7 @@ class Turn:
             if not is_only_ours:
                 hidden.record_last(result, self._by)
             return is_only_ours
-        answers = await self.session.run(self._forward.wire.calls(result), result.reply)
+        answers = await self.session.run(await self._calls_of(result), result.reply)
         return self._take_in(result, answers)
 
     def _take_in(self, result: RoundResult, answers: Sequence[Result]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from tests.chat_only_model import ChatOnlyModel
 from tests.conftest import running
 from tests.demanding_models import SERVERS, DeepSeekModel, GeminiModel
 from tests.e2e.messages import client as claude
+from tests.e2e.postgres_chat import storage
 from tests.e2e.responses import asking as codex
 from tests.e2e.responses.asking import APPEND, FACT
 from tests.wire_models import say, think, use
@@ -118,6 +120,32 @@ async def test_it_goes_back_after_a_restart(data, server, api, mode):
             client.live = live
             client._answer(await client._round())
             assert await client._round() == []
+
+
+class Elsewhere(Client):
+    """One whose every request reaches another gateway than the one before it."""
+
+    def __init__(self, api, gateways, **options):
+        super().__init__(api, gateways[0], **options)
+        self.gateways = itertools.cycle(gateways)
+
+    async def _round(self):
+        self.live = next(self.gateways)
+        return await super()._round()
+
+
+async def test_it_goes_back_from_another_gateway(postgres_url, data, tmp_path):
+    """Both run at once on one database, and share nothing else."""
+    shared = storage(postgres_url)
+    async with SERVERS[0](*MIXED) as up, running(up.url, data, shared) as one:
+        async with running(up.url, tmp_path / "other", shared) as other:
+            for api, mode in itertools.product(("responses", "messages"), ("full", "off")):
+                up.script[:] = MIXED if mode == "full" else THEIRS
+                headers = {"x-memory": mode, "x-memory-user": f"{api}-{mode}"}
+                client = Elsewhere(
+                    api, (one, other), stream=True, opaque=mode == "off", headers=headers
+                )
+                assert await client.ask("Weather?") == "Rain.", (api, mode)
 
 
 @APIS

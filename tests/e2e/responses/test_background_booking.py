@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import text
@@ -263,15 +264,26 @@ async def test_with_own_keys_the_next_request_of_the_tenant_books(data, monkeypa
         assert b"sk-of-the-tenant" not in raw
 
 
+DAY = 24 * 60 * 60
+
+
 async def test_after_a_day_the_reservation_counts_as_spent(data, monkeypatch):
+    """A minute before the day is over it is asked for all the same."""
+    ahead = [DAY - 60]
+    clock = SimpleNamespace(time=lambda: time.time() + ahead[0])
     async with Background("Yes.") as up:
         async with running("", data, config(up.url), key=KEY["key"]) as live:
             await ask(live, "Hi", headers=ADA, background=True)
             reserved = (await spent(live))[1]
-        monkeypatch.setattr(background_booking, "GIVEN_UP_SECONDS", 0.0)
+        monkeypatch.setattr(background_booking, "time", clock)
+        monkeypatch.setattr(background_booking, "FIRST_SECONDS", 0.1)
         looks = len(up.requests)
         async with running("", data, config(up.url), key=KEY["key"]) as live:
             await live.gateway.memory.wait_until_ready()
+            assert await within(5, lambda: len(up.requests) > looks)
+            assert await pending(live) == 1
+            ahead[0], looks = DAY + 60, len(up.requests)
+            live.gateway.process.bookings.change_event.set()
             until = time.monotonic() + 5
             while await pending(live) and time.monotonic() < until:
                 await asyncio.sleep(0.05)

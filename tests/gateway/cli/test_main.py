@@ -5,6 +5,7 @@ sockets.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -18,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 from openai import OpenAI
 
+from gateway.auth import peer_user
 from gateway.cli.demo import _first_model
 from gateway.cli.embedded import bind_socket, url_of
 from gateway.cli.formatting import arguments, tool_lines
@@ -253,6 +255,33 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "warning" not in "\n".join(
         startup_lines(load(None, {}, background), "http://x")
     )  # all of it is acted on
+
+
+OF_THIS_USER = f"programs of this user only ({os.geteuid()}); a proxy of the same user cannot be"
+OF_EVERY_USER = "programs of every user of this machine, since "
+
+
+@pytest.mark.parametrize(
+    ("server", "can_tell", "told"),
+    [
+        ({}, True, OF_THIS_USER),
+        ({}, False, "programs of every user, since this system does not tell whose they are; "),
+        ({"peers": "any"}, True, f'{OF_EVERY_USER}server.peers = "any"; '),
+        ({"hosts": ["host.docker.internal"]}, True, f"{OF_EVERY_USER}server.hosts is set; "),
+    ],
+    ids=["this user", "cannot tell", "peers", "hosts"],
+)
+def test_the_start_tells_whose_programs_are_answered_without_a_key(
+    monkeypatch, server, can_tell, told
+):
+    monkeypatch.setattr(peer_user, "can_find_peer_user", lambda: can_tell)
+    lines = startup_lines(load(None, {}, {"server": server}), "http://x")
+    (line,) = [line for line in lines if line.startswith("  peers      ")]
+    assert line.removeprefix("  peers      ").startswith(told)
+    assert "proxy" in line
+    assert "managed keys" in line
+    keyed = startup_lines(load(None, {}, {"server": server, **KEYED}), "http://x")
+    assert not [line for line in keyed if "peers" in line]
 
 
 def test_the_demo_ends_on_an_interrupt_that_its_parent_ignores(tmp_path):

@@ -20,9 +20,10 @@ KEY = "sk-" + "proj-abcDEF1234567890abcdef"
 
 
 @pytest.fixture
-def memory(tmp_path):
+def memory(tmp_path, request):
     """Runs a memory command for Ada beside a gateway, in this process; `both` gives its errors."""
-    settings = load(None, {}, {"storage.data": str(tmp_path / "data"), "storage.vectors": "none"})
+    stored = {"storage.data": str(tmp_path / "data"), "storage.vectors": "none"}
+    settings = load(None, {}, {**stored, **getattr(request, "param", {})})
     with serve_in_thread(settings, bind_socket("127.0.0.1", 0)) as url:
         where = ("--url", url, "--key", local_token(tmp_path / "data"), "--user", "ada")
 
@@ -228,3 +229,27 @@ def test_the_help_names_every_program():
         p for p in cli.commands["memory"].commands["import"].params if p.name == "program"
     )
     assert set(option.type.choices) == set(FORMATS)
+
+
+FEW_BLOCKS = {"memory.blocks_per_user": 4, "memory.block_characters": 1000}
+
+
+@pytest.mark.parametrize("memory", [FEW_BLOCKS], indirect=True)
+def test_a_command_that_would_exceed_the_limits_of_blocks_is_refused_by_their_names(memory):
+    """By hand and by an import; nothing of it is stored."""
+    there = len(load(None, {}).memory.blocks)
+    for number in range(4 - there):
+        memory("edit", f"b{number}", "--value", "x" * 100)
+    before = memory("show")
+    many = [{"object": "block", "label": "c", "value": "x"}]
+    long = [{"object": "block", "label": "b0", "value": "x" * 999}]
+    for label, value, lines, limit in (
+        ("c", "x", many, "memory.blocks_per_user"),
+        ("b0", "x" * 999, long, "memory.block_characters"),
+    ):
+        assert limit in memory("edit", label, "--value", value, code=1)
+        assert limit in memory("edit", label, stdin=value, code=1)
+        sent = "\n".join(map(json.dumps, lines))
+        assert limit in memory("import", "-", stdin=sent, code=1)
+        assert memory("show") == before
+    memory("edit", "b0", "--value", "x" * 99)

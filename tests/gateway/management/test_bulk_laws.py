@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
+from collections import Counter
 
 import pytest
 from sqlalchemy import update
 
 from gateway.config import validation
-from gateway.management import profile_edits, sent_bodies
-from memory import export_format
+from gateway.errors import BadRequest
+from gateway.management import conversations, profile_edits, schemas, sent_bodies
+from memory import Screen, export_format, text_of
+from memory.conversation.steps import pausing_with
 from memory.core.block_space import BlockSpace
 from memory.stores.sql.engine import batches
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.transfer import importer
 from tests.e2e.beside import chat, passages
 from tests.gateway.management.managing import as_key, managed, rows
+from tests.long_work import noted
 
 
 @pytest.fixture
@@ -263,6 +268,7 @@ async def test_a_page_of_a_list_has_fewer_entries_where_they_are_long_and_none_i
 LONG = {
     "POST /users/ada/import": (b'{"object":"passage","content":"x","tags":[%b""]}', 400),
     "POST /users/ada/passages": (b'{"content":"x","tags":[%b""]}', 400),
+    "POST /users/ada/conversations": (b'{"messages":[{"role":"user","content":[%b""]}]}', 400),
     "PUT /agents/clerk": (b'{"tools":[%b""]}', 400),
     "PATCH /agents/clerk": (b'{"tools":[%b""]}', 404),
     "PUT /teams/team": (b'{"description":[%b""]}', 400),
@@ -279,6 +285,7 @@ async def test_a_long_body_is_read_beside_the_event_loop(live, monkeypatch):
     monkeypatch.setattr(export_format, "has_many_values", noting(export_format.has_many_values))
     monkeypatch.setattr(sent_bodies, "has_many_values", noting(sent_bodies.has_many_values))
     monkeypatch.setattr(profile_edits, "parse", noting(profile_edits.parse))
+    monkeypatch.setattr(schemas, "has_many_values", noting(schemas.has_many_values))
     for route, (body, status) in LONG.items():
         method, path = route.split()
         readers.clear()
@@ -348,3 +355,69 @@ async def test_a_letta_client_is_bound_as_the_management_api_is(live):
         status, answer = await ask(path, body)
         assert (status, answer["error"]["param"]) == (422, name), answer
     assert (await ask(passages, {"text": "x" * 200_000, "tags": ["t"] * 64}))[0] == 200
+
+
+WORDS = b"likes tea and walks " * (1 << 18)
+MESSAGE = b'{"role":"user","content":"%b"}'
+CALLS = b'{"role":"assistant","tool_calls":[%b]}' % b",".join([b'{"id":"c"}'] * 499_000)
+LONG_MESSAGES = {
+    "words": (MESSAGE % WORDS[: 4 << 20], 200),
+    "lines": (MESSAGE % (b"\\n" * (2 << 20)), 200),
+    "quotes": (MESSAGE % (b'\\"' * (2 << 20)), 200),
+    "more than a message may hold": (MESSAGE % (WORDS * 2), 400),
+    "calls": (CALLS, 400),
+}
+BROUGHT = {
+    "conversations": (b'{"messages":[%b]}', {"brought", "message_of"}, "digest_messages"),
+    "import": (b'{"object":"message","conversation":"c","message":%b}', {"line_at"}, "text_of"),
+}
+
+
+@pytest.mark.parametrize("name", LONG_MESSAGES)
+async def test_a_long_message_that_is_brought_is_worked_on_beside_the_event_loop(live, name):
+    message, status = LONG_MESSAGES[name]
+    readers = (schemas.brought, schemas.message_of, export_format.line_at)
+    for path, (body, reading, writing) in BROUGHT.items():
+        with noted(*readers, importer.digest_messages, text_of) as work:
+            answer = await live.memory("POST", f"/users/ada/{path}", content=body % message)
+            assert answer.status_code == status, answer.text[:300]
+            await settled(live)
+        assert work.on_loop == [], path
+        assert reading <= work.names_beside, path
+        assert status != 200 or writing in work.names_beside, path
+
+
+async def test_of_millions_of_messages_none_is_read(live):
+    body = b'{"messages":[%b]}' % b",".join([b"{}"] * 4_000_000)
+    with noted(schemas.brought, schemas.message_of) as work:
+        answer = await live.memory("POST", "/users/ada/conversations", content=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_values")
+    assert (work.on_loop, work.names_beside) == ([], {"brought"})
+
+
+@pytest.mark.parametrize("unit", [b"\\n", b'\\"', b"\\t"])
+def test_the_thread_that_reads_a_long_message_works_in_short_steps(monkeypatch, unit):
+    """While a thread is at one step nobody else runs: none covers more than a quarter."""
+    working, steps = [], Counter()
+
+    def counted(module, name):
+        work = getattr(module, name)
+
+        def counting(*given):
+            working.append(name)
+            try:
+                return work(*given)
+            finally:
+                working.pop()
+
+        monkeypatch.setattr(module, name, counting)
+
+    works = [(schemas, "cut_long_strings"), (schemas, "decode_weighed")]
+    for module, name in works:
+        counted(module, name)
+    body = b'{"messages":[%b]}' % (MESSAGE % (unit * ((8 << 20) // len(unit) - 100)))
+    with pausing_with(lambda: steps.update(working[-1:])):
+        (message,) = schemas.brought(body, None).messages
+        with contextlib.suppress(BadRequest):
+            conversations._read_message(message, "messages[0]", 0.0, Screen())
+    assert all(steps[name] >= 4 for _, name in works), steps
