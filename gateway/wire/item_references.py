@@ -7,11 +7,11 @@ this gateway hides from clients.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gateway.wire.chat import Json
-from gateway.wire.own_marks import MADE_HERE, ORPHANED, has_mark, without_reasoning
+from gateway.wire.own_marks import without_reasoning
 
 REFERENCE = "item_reference"
 # What a body holds that names items by their ids; an escape may spell a member.
@@ -40,26 +40,6 @@ def is_said(item: Any) -> bool:
     if isinstance(item, dict):
         kind = str(item.get("type"))
     return (kind == "message" and item.get("role") == "assistant") or kind.endswith("_call")
-
-
-def tell_items(items: Sequence[Any], full_items: Sequence[Any]) -> list[Any]:
-    """Return items with those in full that their server cannot take by their ids.
-
-    It has none of that id, or wants the hidden call that reasoning led to beside it. What follows
-    such reasoning would be refused without it. full_items: the items, as far as they are known.
-    """
-    return list(_choose_forms(items, full_items))
-
-
-def _choose_forms(items: Sequence[Any], full_items: Sequence[Any]) -> Iterator[Any]:
-    is_behind_orphan = False
-    for item, full_item in zip(items, full_items, strict=True):
-        if has_mark(full_item, ORPHANED):
-            is_behind_orphan = True
-        elif not is_said(full_item):
-            is_behind_orphan = False
-        is_our_id = isinstance(full_item, dict) and MADE_HERE.fullmatch(str(full_item.get("id")))
-        yield full_item if is_our_id or is_behind_orphan else item
 
 
 def without_refused(body: Json, refusal: str, *, every: bool) -> Json | None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from gateway.auth.authenticator import Headers, Principal
+from gateway.chat.intake.request import TurnInput
 from gateway.errors import BadRequest, ResourceNotFound, Unavailable
 from gateway.state import GatewayState
 from gateway.storage.responses import COMMAND, CONVERSATION, StoredResponse
@@ -111,6 +112,29 @@ async def find_conversation(
         return None
     if row is None or row.kind != CONVERSATION or not _is_open_to(row, principal, user):
         raise missing_conversation(name)
+    return row
+
+
+async def find_thread(
+    gateway: GatewayState, request: TurnInput, is_guarded: bool
+) -> StoredResponse | None:
+    """Return the conversation that a request is in; None for none, or one of the account's own.
+
+    Raises ResourceNotFound for another owner's, BadRequest, Unavailable.
+    """
+    name = conversation_named(request.body)
+    if not name or (is_guarded and not name.startswith(KEPT)):
+        return None
+    if request.body.get("previous_response_id") is not None:
+        raise BadRequest(
+            "`previous_response_id` and `conversation` cannot both be sent: send one of them.",
+            param="conversation",
+        )
+    row = await find_conversation(gateway, request.principal, request.user, name)
+    if row is None and not request.route.keeps_responses:
+        raise missing_conversation(name)
+    if row is not None and row.user is None and request.user is not None:
+        await gateway.responses.claim(request.principal.tenant, name, request.user)
     return row
 
 

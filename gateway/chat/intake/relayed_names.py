@@ -30,6 +30,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.relay.endpoint import RelayedContent
 from gateway.state import GatewayState
 from gateway.wire.chat import Json, decode
+from gateway.wire.item_references import references
 from gateway.wire.json_weight import UNREADABLE, is_readable
 from gateway.wire.model_field import URLENCODED
 from gateway.wire.multipart import MalformedForm, fields, is_form, may_name_field
@@ -60,7 +61,7 @@ async def check_content(gateway: GatewayState, content: RelayedContent) -> None:
         await find_own(gateway, principal, user, name)
     if name := conversation_named(chained):
         await find_conversation(gateway, principal, user, name)
-    await check_items(gateway, principal, user, input_items(body))
+    await check_items(gateway, principal, user, references(input_items(body)))
 
 
 def _body_of(content: RelayedContent) -> Json | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 
 from gateway.apis.responses.responses_format import input_items
 from gateway.chat.intake.whole_body import read_whole
 from gateway.chat.stored import kept_responses
 from gateway.chat.stored.compactor import JSON, Compactor, new_ident
+from gateway.chat.stored.named_items import find_known, tell_items
 from gateway.errors import UpstreamRefused
 from gateway.http.json_thread import look_for, run_by_weight
 from gateway.http.response import ResponseHead
@@ -19,8 +19,7 @@ from gateway.routing.dispatcher import Dispatcher
 from gateway.state import GatewayState
 from gateway.upstream.bridged import NO_PATH, is_path_missing
 from gateway.wire.chat import Json, encode
-from gateway.wire.item_references import REFERRING, tell_items
-from memory import StoreUnavailable
+from gateway.wire.item_references import REFERRING
 
 
 class CompactedAnswer(PassthroughProducer):
@@ -64,13 +63,10 @@ class CompactedAnswer(PassthroughProducer):
         items = body.get("input")
         tenant = content.principal.tenant
         if isinstance(items, list):
-            # Then the server is asked.
-            with suppress(StoreUnavailable):
-                user = self._user_in(body)
-                full_items = await kept_responses.resolve(gateway, tenant, user, items)
-                if (sent_items := tell_items(items, full_items)) != items:
-                    sent_body = {**body, "input": sent_items}
-                    self.passing.body = await run_by_weight(content.data, encode, sent_body)
+            full_items = await find_known(gateway, tenant, self._user_in(body), items)
+            if (sent_items := tell_items(items, full_items)) != items:
+                sent_body = {**body, "input": sent_items}
+                self.passing.body = await run_by_weight(content.data, encode, sent_body)
         return self
 
     async def _read(self) -> Json:

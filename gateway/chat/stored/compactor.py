@@ -20,7 +20,7 @@ from gateway.apis.translation.sealed_compaction import (
     output_message,
     transcript,
 )
-from gateway.chat.stored.kept_responses import resolve_all
+from gateway.chat.stored.named_items import resolve_all
 from gateway.errors import BadRequest, UpstreamUnreachable
 from gateway.http.json_thread import run_heavy
 from gateway.memory_adapters.summarizer import Summarizer

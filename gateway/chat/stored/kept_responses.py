@@ -26,6 +26,7 @@ from gateway.auth.authenticator import Principal
 from gateway.chat.intake.owned_responses import is_kept, is_own, store_is_away
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.stored.linked_request import LinkedRequest
+from gateway.chat.stored.named_items import names_any, resolve_all
 from gateway.errors import BadRequest, RequestConflict, Unavailable
 from gateway.http.request_weight import TooHeavy, check_values, check_weight
 from gateway.state import GatewayState
@@ -37,7 +38,6 @@ from gateway.storage.responses import (
     ThreadTooLong,
 )
 from gateway.wire.chat import Json, encode
-from gateway.wire.item_references import is_reference, references
 from gateway.wire.json_weight import is_light
 from memory import StoreUnavailable
 
@@ -87,7 +87,7 @@ async def _join_chain(gateway: GatewayState, link: LinkedRequest) -> TurnInput:
     keeps = link.keeps
     kept_items = input_items(body) if keeps else None
     facts_read = request.whole_facts
-    if not (chained or thread or references(input_items(body))):
+    if not (chained or thread or names_any(input_items(body))):
         if facts_read is not None and isinstance(view := facts_read.view, NativeView):
             facts_read = msgspec.structs.replace(facts_read, view=replace(view, stored=keeps))
         return msgspec.structs.replace(
@@ -111,42 +111,6 @@ async def _join_chain(gateway: GatewayState, link: LinkedRequest) -> TurnInput:
         view = replace(view, chained=chained, stored=keeps, thread=thread)
     facts = msgspec.structs.replace(whole_request.facts, view=view)
     return msgspec.structs.replace(request, **changes, whole_facts=facts, kept_items=kept_items)
-
-
-async def resolve(
-    gateway: GatewayState, tenant: str, user: str | None, items: list[Any]
-) -> list[Any]:
-    """Return items, with what is known of those that are named by their ids alone.
-
-    Returns `items` itself where nothing is. Raises StoreUnavailable.
-    """
-    ids = references(items)
-    if not ids:
-        return items
-    await gateway.memory.wait_until_ready()
-    known_items = await gateway.responses.items_of(tenant, user, ids)
-    if not known_items:
-        return items
-    return [known_items.get(str(i.get("id")), i) if is_reference(i) else i for i in items]
-
-
-async def resolve_all(
-    gateway: GatewayState, tenant: str, user: str | None, items: list[Any]
-) -> list[Any]:
-    """Return items, each in full. Raises BadRequest for one that is not known, and Unavailable."""
-    try:
-        resolved_items = await resolve(gateway, tenant, user, items)
-    except StoreUnavailable as e:
-        raise store_is_away() from e
-    if missing_ids := references(resolved_items):
-        raise BadRequest(
-            f"The gateway does not have item {missing_ids[0][:80]!r}, and cannot ask this model's "
-            "server for it. It keeps the items of responses that are stored with memory on. Send "
-            "the item itself instead of an `item_reference`.",
-            code="item_not_found",
-            param="input",
-        )
-    return resolved_items
 
 
 class _WholeRequest(NamedTuple):

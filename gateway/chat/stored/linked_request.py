@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.chat.intake.owned_responses import (
-    KEPT,
-    conversation_named,
-    find_base,
-    find_conversation,
-    is_kept,
-    missing_conversation,
-)
+from gateway.chat.intake.owned_responses import find_base, find_thread, is_kept
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.intake.whole_body import read_input
-from gateway.errors import BadRequest
 from gateway.http.json_thread import look_for
 from gateway.state import GatewayState
 from gateway.storage.responses import StoredResponse
@@ -67,8 +59,8 @@ async def read_link(gateway: GatewayState, request: TurnInput) -> LinkedRequest:
     if request.whole_facts is None and (may_refer or goes_on):
         request = await read_input(request)
     thread = None
-    if may_refer and (name := conversation_named(request.body)):
-        thread = await _find_thread(gateway, request, name, provider_keeps and is_guarded)
+    if may_refer:
+        thread = await find_thread(gateway, request, provider_keeps and is_guarded)
     is_kept_here = not provider_keeps or (thread is not None and not thread.target)
     row = None
     if goes_on and not is_kept_here:
@@ -80,25 +72,3 @@ async def read_link(gateway: GatewayState, request: TurnInput) -> LinkedRequest:
     return LinkedRequest(
         request, previous_id, row, thread_id, is_kept_here, keeps, is_guarded, may_refer
     )
-
-
-async def _find_thread(
-    gateway: GatewayState, request: TurnInput, name: str, is_guarded: bool
-) -> StoredResponse | None:
-    """Return the conversation that a request is in; None for one of the account's own.
-
-    Raises ResourceNotFound for another owner's, BadRequest, Unavailable.
-    """
-    if is_guarded and not name.startswith(KEPT):
-        return None
-    if request.body.get("previous_response_id") is not None:
-        raise BadRequest(
-            "`previous_response_id` and `conversation` cannot both be sent: send one of them.",
-            param="conversation",
-        )
-    row = await find_conversation(gateway, request.principal, request.user, name)
-    if row is None and not request.route.keeps_responses:
-        raise missing_conversation(name)
-    if row is not None and row.user is None and request.user is not None:
-        await gateway.responses.claim(request.principal.tenant, name, request.user)
-    return row
