@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -14,8 +15,15 @@ from memory.errors import BadFileName, FilesFull, FileTooLarge, NotFound, TooMan
 from memory.export_format import UserFileChunkLine, UserFileLine, encode_line
 from memory.formats.documents import reading
 from memory.formats.documents.document import DocumentLimits
-from memory.formats.documents.frames import HeadFrame, PassagesFrame, ReadPassage, encode_frame
+from memory.formats.documents.frames import (
+    GramsFrame,
+    HeadFrame,
+    PassagesFrame,
+    ReadPassage,
+    encode_frame,
+)
 from memory.formats.documents.reading import ChildDied, FileReader, FileSource
+from memory.formats.documents.trigrams import HAS_PAIRS, MAX_NUMBER
 from memory.management.files import delete_file, get_file, list_files, list_versions, read_bytes
 from memory.management.merging import Merge, merge_users
 from memory.management.renaming import rename_user
@@ -32,6 +40,7 @@ from memory.stores.sql.owners import erasure
 from memory.stores.sql.owners.rename_owner import OwnerRename
 from memory.stores.sql.rows import blocks, scopes
 from memory.stores.sql.rows.blocks import BlockSet
+from memory.stores.sql.rows.file_grams import find_places
 from memory.stores.sql.rows.file_uploads import FileLimits
 from memory.stores.sql.transfer import exporter
 from memory.stores.sql.transfer.import_manifest import ImportLimits, ImportManifest
@@ -208,6 +217,34 @@ async def test_a_text_is_found_over_the_edge_of_two_passages(library, search):
         if i % 97 == 0 or 100 < i < 140:
             (hit,) = (await search.grep(library.scope(), GrepQuery(needle))).hits
             assert hit.line_start == 1
+
+
+async def test_a_phrase_is_found_in_indexes_of_this_version_and_of_an_earlier_one(library, search):
+    chance = random.Random(38)
+    words = ["that", "have", "this", "with", "from", "they"]
+    lines = [" ".join(chance.choices(words, k=200)) for _ in range(100)]
+    lines[70] = "Have this THAT from they with have"
+    for name in ("new.txt", "old.txt"):
+        await library.add(name, "\n".join(lines).encode())
+    query = GrepQuery("have this that from they with have")
+    hits = (await search.grep(library.scope(), query)).hits
+    assert [(hit.name, hit.line_start) for hit in hits] == [("new.txt", 71), ("old.txt", 71)]
+
+    def plan(conn):
+        shown = {row.name: row.shown for row in conn.execute(select(files))}
+        scope_id = scopes.find(conn, library.scope())
+        texts = [query.pattern]
+        return shown, find_places(conn, scope_id, list(shown.values()), texts)
+
+    def forget_pairs(conn):
+        old = conn.execute(select(files.c.shown).where(files.c.name == "old.txt")).scalar_one()
+        g = file_grams.c
+        conn.execute(file_grams.delete().where(g.upload == old, g.gram >= HAS_PAIRS))
+
+    await library.memory.db.write(forget_pairs)
+    shown, places = await library.memory.db.read(plan)
+    assert len(places[shown["old.txt"]]) > 3 * len(places[shown["new.txt"]])
+    assert (await search.grep(library.scope(), query)).hits == hits
 
 
 @pytest.mark.parametrize("pattern", ["needle", "ne", "n.edle"])
@@ -398,6 +435,7 @@ async def test_a_child_that_dies_is_tried_twice_and_blocks_nobody(db):
         [b"\x00\x00\x00\x02\xc1\xc1"],
         [encode_frame(PassagesFrame([ReadPassage(0, 1, 1, "x", ["x"])]))],
         [encode_frame(HeadFrame("text/plain", 10**12, 1))],
+        [encode_frame(GramsFrame([(MAX_NUMBER + 1, b"\x00")]))],
     ],
 )
 async def test_what_a_child_may_not_say_ends_it(frames):
