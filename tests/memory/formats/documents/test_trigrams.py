@@ -43,7 +43,7 @@ def test_each_passage_that_holds_a_text_is_among_its_places(texts, needle):
     assert matches <= set(find_candidates(places, {HAS_PAIRS, *pair_numbers(needle)}))
 
 
-def test_pairs_of_trigrams_tell_a_phrase_from_its_words_in_another_order():
+def test_t_f2_pairs_tell_a_phrase_from_its_words_in_another_order():
     chance = random.Random(38)
     words = ["that", "have", "this", "with", "from", "they", "were", "been", "would", "there"]
     texts = [" ".join(chance.choices(words, k=120)) for _ in range(300)]
