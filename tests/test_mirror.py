@@ -110,10 +110,10 @@ COVERED = {
         memory.formats.documents.document memory.formats.documents.extraction
         memory.formats.documents.file_types memory.formats.documents.frames
         memory.formats.documents.line_matching memory.formats.documents.plain_text
-        memory.formats.documents.reading memory.formats.documents.symbols
+        memory.formats.documents.reading
         memory.formats.documents.unreadable memory.jobs.file_cleaning
         memory.jobs.file_reading memory.jobs.file_storing memory.management.files
-        memory.retrieval.file_search memory.stores.sql.rows.file_block
+        memory.retrieval.file_search
         memory.stores.sql.rows.list_block
         memory.stores.sql.rows.file_grams memory.stores.sql.rows.file_passages
         memory.stores.sql.rows.file_removal memory.stores.sql.rows.file_symbols

@@ -12,7 +12,7 @@ import msgspec
 from memory.formats.documents.cutting import SIZE
 from memory.formats.documents.document import DocumentLimits
 from memory.formats.documents.symbols import MAX_SYMBOLS, NAME_CHARACTERS
-from memory.formats.documents.trigrams import NUMBERS
+from memory.formats.documents.trigrams import MAX_NUMBER
 
 LENGTH_BYTES = 4
 # Of one frame at most.
@@ -23,6 +23,7 @@ NAMED_CHARACTERS = 500
 TOGETHER = 100
 Line = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 ShortText = Annotated[str, msgspec.Meta(max_length=400)]
+Gram = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 Words = Annotated[list[str], msgspec.Meta(max_length=8 * SIZE)]
 
 
@@ -76,9 +77,9 @@ class SymbolsFrame(msgspec.Struct, tag="symbols"):
 
 
 class GramsFrame(msgspec.Struct, tag="grams"):
-    """The places of trigrams, see `trigrams`."""
+    """The places of trigrams and their pairs, see `trigrams`."""
 
-    grams: Annotated[list[tuple[int, bytes]], msgspec.Meta(max_length=NUMBERS)]
+    grams: Annotated[list[tuple[Gram, bytes]], msgspec.Meta(max_length=MAX_NUMBER)]
 
 
 class FailedFrame(msgspec.Struct, tag="failed"):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 
 import pytest
 
+from gateway.tools.file_answers import CUT
 from gateway.tools.files import FilesKind
 from gateway.tools.kind import ToolCaller
 from memory import home_of, memory_name
+from memory.formats.documents.line_matching import match_passages
+from memory.retrieval import file_search
+from memory.retrieval.file_search import FileSearch
 from tests.memory.files import Library, make_pdf, open_memory
 
 ADA = ToolCaller("default", "ada", "default", "req_1")
@@ -77,6 +82,28 @@ async def test_a_wrong_expression_is_an_error_for_the_model(library, run):
     output = await run("file_grep", pattern="(a", regex=True)
     assert output.status == "error"
     assert "no regular expression" in output.text
+
+
+async def test_t_f2_an_expression_without_a_text_is_cut_in_time_with_a_word(
+    library, run, monkeypatch
+):
+    threads = []
+
+    def match(matcher, passages):
+        threads.append(threading.current_thread())
+        return match_passages(matcher, passages)
+
+    monkeypatch.setattr(file_search, "match_passages", match)
+    await library.add("a.txt", b"banana\n")
+    arguments = {"pattern": "(a+)+$", "regex": True}
+    assert (await run("file_grep", **arguments)).text == "[a.txt, line 1] banana"
+    assert threads
+    assert threading.main_thread() not in threads
+    run.kind._search = FileSearch(library.memory.db, grep_seconds=-1)
+    output = await run("file_grep", **arguments)
+    assert (output.status, output.text) == ("ok", CUT)
+    assert "cut after 2 s" in CUT
+    assert file_search.GREP_SECONDS == 2
 
 
 async def test_regex_without_its_package_names_it(library, run, monkeypatch):

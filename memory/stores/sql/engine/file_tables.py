@@ -103,7 +103,8 @@ file_symbols = Table(
     Index("ix_file_symbols_upload", "upload"),
 )
 
-# The places of a trigram in the passages of an upload (see `memory.formats.documents.trigrams`).
+# The places of a trigram, or of a pair of them, in the passages of an upload (see
+# `memory.formats.documents.trigrams`).
 file_grams = Table(
     "file_grams",
     metadata,

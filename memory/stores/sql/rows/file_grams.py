@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, select
 
 from memory.formats.documents.trigrams import (
+    HAS_PAIRS,
     common_places,
     decode_places,
     gram_numbers,
     list_places,
+    pair_numbers,
 )
 from memory.stores.sql.engine.file_tables import file_grams
 from memory.stores.sql.engine.statements import add_rows
 
 g = file_grams.c
-# Trigrams of a pattern; more of them leave out little.
+# Trigrams of a pattern, and pairs of them; more of them leave out little.
 MAX_GRAMS = 24
 
 
@@ -39,19 +41,34 @@ def find_places(
 
     At least one of them has three characters or more.
     """
-    numbers = {number for text in texts for number in gram_numbers(text)}
-    wanted = sorted(numbers)[:MAX_GRAMS]
-    query = select(g.upload, g.places).where(
-        g.scope_id == scope_id, g.upload.in_(uploads), g.gram.in_(wanted)
-    )
-    bitmaps: dict[int, list[int]] = {}
-    for upload, places in conn.execute(query):
-        bitmaps.setdefault(upload, []).append(decode_places(places))
-    return {
-        upload: list_places(common_places(upload_bitmaps))
-        for upload, upload_bitmaps in bitmaps.items()
-        if len(upload_bitmaps) == len(wanted)
+    trigrams = sorted({number for text in texts for number in gram_numbers(text)})[:MAX_GRAMS]
+    bitmaps = {
+        upload: common_places(places.values())
+        for upload, places in _read_places(conn, scope_id, uploads, trigrams).items()
+        if len(places) == len(trigrams)
     }
+    pairs = sorted({number for text in texts for number in pair_numbers(text)})[:MAX_GRAMS]
+    # Of rare words, fewer passages are left than there are rows of pairs.
+    if pairs and sum(map(int.bit_count, bitmaps.values())) > len(bitmaps) * len(pairs):
+        rows_of_pairs = _read_places(conn, scope_id, list(bitmaps), [HAS_PAIRS, *pairs])
+        for upload, places in rows_of_pairs.items():
+            # An earlier version's index has no pairs, which says nothing.
+            if HAS_PAIRS in places:
+                bitmaps[upload] &= common_places(places.get(number, 0) for number in pairs)
+    return {upload: list_places(bitmap) for upload, bitmap in bitmaps.items()}
+
+
+def _read_places(
+    conn: Connection, scope_id: int, uploads: Sequence[int], numbers: Sequence[int]
+) -> dict[int, dict[int, int]]:
+    """Return by upload the places of those numbers that it has."""
+    query = select(g.upload, g.gram, g.places).where(
+        g.scope_id == scope_id, g.upload.in_(uploads), g.gram.in_(numbers)
+    )
+    places_of_upload: dict[int, dict[int, int]] = {}
+    for upload, number, places in conn.execute(query):
+        places_of_upload.setdefault(upload, {})[number] = decode_places(places)
+    return places_of_upload
 
 
 def remove_next(conn: Connection, scope_id: int, upload: int, limit: int) -> int:

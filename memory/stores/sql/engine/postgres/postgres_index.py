@@ -207,7 +207,6 @@ def _postings(
     lookups: column and words, without the scope's mark. max_rows: rows of one
     lookup.
     """
-    table = place.table
     scope_id = place.scope_id
     term_places: list[int] = []
     numbers: list[int] = []
@@ -216,17 +215,29 @@ def _postings(
             term_places.append(i)
             numbers.append(number)
     postings_by_lookup: list[list[int]] = [[] for _ in lookups]
-    between = f"AND id BETWEEN {place.first} AND {place.last} " if place.is_bounded else ""
-    # + 0: sorted, not walked through everyone's rows in the order of their keys
     sql = (
         "SELECT l.i, r.keys FROM (SELECT i, array_agg(x) AS n FROM unnest($2::int[], $3::bigint[]) "
-        "AS u(i, x) GROUP BY i) l, LATERAL (SELECT array_agg(q.id) AS keys FROM (SELECT id FROM "
-        f"{TABLES[table]} WHERE scope_id = $1 AND terms && l.n {between}ORDER BY id + 0 DESC "
-        f"LIMIT {max_rows}) q) r WHERE r.keys IS NOT NULL"
+        f"AS u(i, x) GROUP BY i) l, LATERAL ({_select_keys(place, max_rows)}) r "
+        "WHERE r.keys IS NOT NULL"
     )
     for i, keys in fetch_sql(conn, sql, scope_id, term_places, numbers):
         postings_by_lookup[i] = keys
     return postings_by_lookup
+
+
+def _select_keys(place: IndexPlace, max_rows: int) -> str:
+    """Return the statement for the newest rows with any of the numbers `l.n`, as an array."""
+    between = f"AND id BETWEEN {place.first} AND {place.last} " if place.is_bounded else ""
+    rows = f"SELECT id FROM {TABLES[place.table]} WHERE scope_id = $1 AND terms && l.n {between}"
+    if place.drops_frequent:
+        # Ends at the first rows that are too many. Materialized: planned as if all were read, that
+        # is by the index.
+        return (
+            f"WITH m AS MATERIALIZED ({rows}) SELECT CASE WHEN count(*) < {max_rows} THEN "
+            f"array_agg(q.id) END AS keys FROM (SELECT id FROM m LIMIT {max_rows}) q"
+        )
+    # + 0: sorted, not walked through everyone's rows in the order of their keys
+    return f"SELECT array_agg(q.id) AS keys FROM ({rows}ORDER BY id + 0 DESC LIMIT {max_rows}) q"
 
 
 def _key(conn: Connection) -> bytes:

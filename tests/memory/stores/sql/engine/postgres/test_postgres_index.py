@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from functools import partial
 
 import pytest
 from sqlalchemy import select
 
 from memory.scope import Scope
+from memory.search.query import word_lookup
 from memory.search.ranking import SimilarityScores
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.database import Database
-from memory.stores.sql.engine.sql_driver import sql_driver
+from memory.stores.sql.engine.sql_driver import IndexPlace, sql_driver
 from memory.stores.sql.engine.sqlite import fts
 from memory.stores.sql.engine.statements import add_row, execute_sql
 from memory.stores.sql.engine.write_lock import NOTHING
@@ -171,7 +173,7 @@ async def test_both_stores_rank_the_same_rows_in_the_same_order(both):
     assert compared > 200
 
 
-async def test_near_duplicates_and_speakers_are_the_same(both):
+async def test_near_duplicates_speakers_and_rare_words_are_the_same(both):
     for words in (["lasagna", "sunday", "success"], ["tea"], ["run", "running"], ["none"], []):
         found = [
             await db.read(
@@ -189,6 +191,25 @@ async def test_near_duplicates_and_speakers_are_the_same(both):
     for kind in ("messages", "passages"):
         names = [await db.read(lambda c, i=i: fts.speakers(c, kind, i, asked)) for db, i in both]  # noqa: B023
         assert names[0] == names[1]
+    for first in (0, 1200):
+        rare = [await db.read(partial(read_rare, scope_id=i, first=first)) for db, i in both]
+        assert rare[0] == rare[1]
+
+
+def read_rare(conn, scope_id, first):
+    """The rows of words, but of frequent ones."""
+    index = sql_driver(conn).index
+    lookups = [word_lookup(scope_id, word) for word in ("lasagna", "rain", "tea", "none")]
+    place = IndexPlace("messages_fts", scope_id, first)
+    every = index.postings(conn, place, lookups, 1000)
+    limit = len(every[1])
+    rare = index.postings(conn, place._replace(drops_frequent=True), lookups, limit)
+    assert [sorted(keys) for keys in rare] == [
+        sorted(keys) if len(keys) < limit else [] for keys in every
+    ]
+    assert rare[0]
+    assert not rare[1]
+    return list(map(sorted, rare))
 
 
 async def test_the_index_holds_no_word_and_nothing_of_a_removed_row(both):
