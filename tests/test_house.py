@@ -147,7 +147,6 @@ REACHING = {
     "gateway.relay.endpoint": "takes a request to what may relay it",
     "gateway.relay.passthrough": "both directions of a request without memory",
     "gateway.chat.intake.request": "everything that a client can say, read once",
-    "memory": "the public face",
     "memory.management": "names every part of the management",
     "memory.management.merging": "a merge moves memory of every kind",
     "memory.service": "opens all parts of a memory",
