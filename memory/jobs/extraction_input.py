@@ -25,11 +25,13 @@ from memory.stores.sql.turns import unread_turns
 from memory.stores.sql.turns.replaced_turns import find_replaced
 from memory.stores.sql.turns.unread_turns import TurnMessage
 
-# Of a payload: the job reads turns that were set aside; the user was idle before it.
+# Of a payload: the job reads turns that were set aside; the user was idle before it; it reads what
+# another job had no room for.
 AGAIN = "again"
 IDLE = "idle"
-# That are read at once.
-BATCH_TURNS, BATCH_CHARACTERS = 12, 8000
+REST = "rest"
+# That are read at once: three times as many as are waited for, so that few are left over.
+BATCH_TURNS, BATCH_CHARACTERS = 18, 8000
 # Known facts shown: the newest, those nearest to each message, those of the same matters; of these
 # as many of the newest are looked at.
 NEWEST_KNOWN = 4
@@ -93,7 +95,8 @@ def read_input(
     else:
         # At idle nothing follows soon: who opens a new chat for each question is read as well.
         is_first = bool(job.payload.get("at_once") or job.payload.get(IDLE))
-        if not is_first and unread_turns.count(conn, scope_id, min_turns) < min_turns:
+        waits = not (is_first or job.payload.get(REST))
+        if waits and unread_turns.count(conn, scope_id, min_turns) < min_turns:
             return None
         unread_nodes = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=is_first)
     if not unread_nodes:

@@ -271,6 +271,16 @@ async def test_a_turn_that_ended_while_others_were_read_waits_for_five_more(data
         assert all(f"I own boat number {i}<" in asked(up)[1] for i in range(7, 12))
 
 
+async def test_what_one_call_has_no_room_for_is_read_by_the_next(data):
+    config = {**CONFIG, "memory.extraction.every_turns": 20}
+    async with Model(proposing()) as up, running(up.url, data, config) as live:
+        words = [f"I own boat number {i}" for i in range(21)]
+        await Chat(live).say(*words)
+        shown = [[w for w in words if f"{w}<" in text] for text in asked(up)]
+        assert [w for some in shown for w in some] == words
+        assert len(shown) == 2
+
+
 async def test_chats_of_one_turn_are_read_at_idle_all_of_a_user_together(data):
     boats = [fact(f"The user owns boat number {i}", f"I own boat number {i}") for i in (0, 7)]
     async with Model(proposing(boats)) as up, running(up.url, data, CONFIG) as live:
