@@ -102,6 +102,28 @@ async def test_recall_says_who_spoke(data):
         assert ", user alice) I am severely allergic to hazelnuts." in sent
 
 
+async def test_who_spoke_is_known_of_a_message_with_an_image(data):
+    """Wherever its client tells the name; what its content says is no name."""
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'iVBO' * 8000}"}}
+    messages = [
+        {
+            "role": "user",
+            "name": "ali\u00e7e",
+            "content": [{"type": "text", "text": "tulips"}, image],
+        },
+        {"role": "user", "content": [image, {"type": "text", "text": "roses"}], "name": 'b"ob'},
+        {"role": "user", "content": [image, {"type": "text", "text": 'lilies","name":"eve"}'}]},
+    ]
+    async with (
+        Model("So be it.") as up,
+        running(up.url, data, {"memory.extract": "off"}) as live,
+    ):
+        await live.chat(messages, user="family")
+        hits = await managed(live, data, "GET", "/users/family/messages/search?limit=10")
+        speakers = {h["content"][:6]: h["speaker"] for h in hits.json()["data"]}
+        assert speakers == {"tulips": "aliçe", "roses": 'b"ob', "lilies": None, "So be ": None}
+
+
 # As chats name themselves: not at all, by a header of ours, by one of their program's.
 CHATS = [{}, {"x-memory-conversation": "c1"}, {"x-openwebui-chat-id": "c1"}]
 PENICILLIN = fact("The user is allergic to penicillin", "allergic to penicillin")

@@ -8,11 +8,12 @@ chats that begin alike, replace nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, bindparam, literal_column, select
+from sqlalchemy import Connection, bindparam, case, func, literal_column, select
 
 from memory.ids import time_of
 from memory.search.folding import fold_quote, fold_text
@@ -22,13 +23,27 @@ from memory.stores.sql.turns.sibling_turns import find_lost_nodes
 
 # Of a scope, the newest, that are looked at.
 MAX_FORKS = 200
-# Of a stored message that is read for its name.
+# Of a stored message that is read for its name as a whole, and of each end of a longer one, such as
+# one with an image. Clients tell the name before or behind the content.
 NAMED_CHARACTERS = 20_000
+END_CHARACTERS = 600
+# Between the ends: no JSON has one.
+_CUT = "\x1e"
+_MEMBER = r'"\w+":"(?:[^"\\]|\\.){0,300}",'
+_NAME_FIRST = re.compile(rf'\{{(?:{_MEMBER}){{0,3}}"name":("(?:[^"\\]|\\.){{0,300}}")')
+_NAME_LAST = re.compile(r',"name":("(?:[^"\\]|\\.){0,300}")\}\Z')
 MAX_NAME_CHARACTERS = 64
 # Messages of a conversation that are compared.
 MAX_SAID = 200
 m = t.messages.c
 n = t.nodes.c
+# What `read_name` reads of a message.
+NAMED_BODY = case(
+    (func.length(m.body) <= NAMED_CHARACTERS, m.body),
+    else_=func.substr(m.body, 1, END_CHARACTERS)
+    + _CUT
+    + func.substr(m.body, func.length(m.body) - END_CHARACTERS + 1),
+)
 _fork = t.conversations.alias("fork")
 _original = t.conversations.alias("original")
 # Spelled as in the partial index, without a parameter.
@@ -216,11 +231,17 @@ def complete_hits(
 
 
 def read_name(body: str) -> str:
-    """Return the name of who said a stored message, "" for none."""
+    """Return the name of who said a stored message, "" for none. body: see `NAMED_BODY`."""
     if '"name"' not in body:
         return ""
+    beginning, _, end = body.partition(_CUT)
     try:
-        name = _decode(body).name
+        if not end:
+            name = _decode(body).name
+        elif match := _NAME_FIRST.match(beginning) or _NAME_LAST.search(end):
+            name = msgspec.json.decode(match[1])
+        else:
+            return ""
     except msgspec.DecodeError:
         return ""
     if isinstance(name, str):
