@@ -99,7 +99,8 @@ def read_input(
     if not unread_nodes:
         return None
     messages = unread_turns.messages_of(conn, scope_id, unread_nodes[:BATCH_TURNS])
-    choice = _MessageChoice(screen, find_replaced(conn, scope_id))
+    conversations = {message.conversation for message in messages}
+    choice = _MessageChoice(screen, find_replaced(conn, scope_id, conversations))
     nodes = choice.choose(messages, unread_nodes[:BATCH_TURNS])
     known_facts = _known_facts(
         conn, scope_id, blocks, [s.content for s in choice.shown if s.role == "user"]

@@ -103,11 +103,13 @@ class ReplacedTurns(NamedTuple):
 NOTHING_REPLACED = ReplacedTurns({}, {})
 
 
-def find_replaced(conn: Connection, scope_id: int) -> ReplacedTurns:
-    """Return what was replaced in a scope."""
+def find_replaced(conn: Connection, scope_id: int, conversations: Set[int]) -> ReplacedTurns:
+    """Return what was replaced in these conversations of a scope."""
     ends: dict[int, int] = {}
     nodes: dict[int, Set[int]] = {}
     for fork, original_key in execute(conn, FORKS, {"scope": scope_id}):
+        if original_key not in conversations:
+            continue
         if fork == original_key:
             nodes[fork] = find_lost_nodes(conn, fork)
             continue
@@ -148,15 +150,11 @@ def lost_facts(conn: Connection, scope_id: int, forks: Set[int]) -> list[LostFac
     origins = select(t.conversations.c.id).where(
         t.conversations.c.scope_id == scope_id, t.conversations.c.name.in_(names)
     )
-    if not forks:
-        return []
-    replaced_turns = find_replaced(conn, scope_id)
-    originals = replaced_turns.ends.keys() | replaced_turns.nodes.keys()
-    if originals:
-        originals = originals & set(conn.execute(origins).scalars())
     facts: list[LostFact] = []
+    originals = set(conn.execute(origins).scalars()) if forks else set()
     if not originals:
         return facts
+    replaced_turns = find_replaced(conn, scope_id, originals | forks)
     again = _standing_texts(conn, forks, replaced_turns)
     for conversation in originals:
         messages = [
@@ -214,7 +212,7 @@ def complete_hits(
 ) -> list[dict[str, Any]]:
     """Return messages that were found, with the speaker's name and whether they were replaced."""
     if hits:
-        replaced_turns = find_replaced(conn, scope_id)
+        replaced_turns = find_replaced(conn, scope_id, {hit["place"] for hit in hits})
     else:
         replaced_turns = NOTHING_REPLACED
     for hit in hits:
