@@ -65,8 +65,9 @@ SHIPPED = (
     r"important "
     r"(?:facts and events|parts of the message)",
     # What many smaller ones say
+    # (of something of the user's own it is their own wish)
     rf"^(?:Please )?(?:generate|write|create|suggest) (?:a |an )?{_BRIEF} title "
-    r"(?:for|of|that|based on|\()",
+    r"(?!(?:for|of) (?:my|his|her|their) )(?:for|of|that|based on|\()",
     r"^Based on (?:the|this) (?:chat history|conversation)[^.]{0,60}, "
     r"(?:generate|suggest|provide) [^.]{0,40}(?:title|tags|follow-up)",
     r"^(?:You are an? )?(?:expert )?(?:conversation|chat) (?:title|name) generator",

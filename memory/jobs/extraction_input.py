@@ -22,7 +22,7 @@ from memory.stores.sql.rows import passages as passage_rows
 from memory.stores.sql.rows.jobs import QueuedJob
 from memory.stores.sql.rows.messages import SearchQuery
 from memory.stores.sql.turns import unread_turns
-from memory.stores.sql.turns.replaced_turns import find_replaced
+from memory.stores.sql.turns.replaced_turns import ReplacedTurns, find_replaced
 from memory.stores.sql.turns.unread_turns import TurnMessage
 
 # Of a payload: the job reads turns that were set aside; the user was idle before it; it reads what
@@ -102,7 +102,8 @@ def read_input(
     if not unread_nodes:
         return None
     messages = unread_turns.messages_of(conn, scope_id, unread_nodes[:BATCH_TURNS])
-    choice = _MessageChoice(screen, find_replaced(conn, scope_id))
+    conversations = {message.conversation for message in messages}
+    choice = _MessageChoice(screen, find_replaced(conn, scope_id, conversations))
     nodes = choice.choose(messages, unread_nodes[:BATCH_TURNS])
     known_facts = _known_facts(
         conn, scope_id, blocks, [s.content for s in choice.shown if s.role == "user"]
@@ -118,7 +119,7 @@ class _MessageChoice:
     assistant the end of what a short message answers. replaced: see `find_replaced`.
     """
 
-    def __init__(self, screen: Screen, replaced_turns: Mapping[int, int]) -> None:
+    def __init__(self, screen: Screen, replaced_turns: ReplacedTurns) -> None:
         self._screen = screen
         self._replaced_turns = replaced_turns
         self._seen_texts: set[str] = set()
@@ -157,8 +158,7 @@ class _MessageChoice:
         return nodes
 
     def _is_replaced(self, message: TurnMessage) -> bool:
-        last_turn = self._replaced_turns.get(message.conversation)
-        return last_turn is not None and message.node > last_turn
+        return self._replaced_turns.has(message.conversation, message.node)
 
     def _read(self, message: TurnMessage) -> tuple[str, list[Reason]]:
         """Return what is shown of a message, "" for nothing, and why the rest is not."""

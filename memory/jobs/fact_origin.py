@@ -28,12 +28,13 @@ class FactOrigin(NamedTuple):
     """Where a fact comes from.
 
     message: its public id. quote: the user's words there. speaker: who said it, where several
-    speak, else "".
+    speak, else "". is_shared: several speak there, whether or not this message is named.
     """
 
     message: str = ""
     quote: str = ""
     speaker: str = ""
+    is_shared: bool = False
 
     def source(self, request: str) -> EditSource:
         """Return who edits a block because of it. request: the job."""
@@ -44,9 +45,9 @@ def origin_of(conn: Connection, message: TurnMessage | None, quote: str) -> Fact
     """Return where a fact comes from. message: that has its quote. quote: without secrets."""
     if message is None:
         return FactOrigin()
-    names = unread_turns.names_in(conn, message.conversation) if message.name else ()
-    speaker = message.name if len(names) > 1 else ""
-    return FactOrigin(message.id, quote[:MAX_QUOTE_CHARACTERS], speaker)
+    is_shared = len(unread_turns.names_in(conn, message.conversation)) > 1
+    speaker = message.name if is_shared else ""
+    return FactOrigin(message.id, quote[:MAX_QUOTE_CHARACTERS], speaker, is_shared)
 
 
 def name_speaker(fact: ProposedFact, speaker: str) -> ProposedFact:

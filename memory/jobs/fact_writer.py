@@ -203,7 +203,7 @@ class FactWriter:
         lines = {k.text for k in replaced_facts if k.passage is None}
         place = None
         # Where several speak, no line about "the user" says whom it is about.
-        is_line = fact.type in LASTING and not origin.speaker
+        is_line = fact.type in LASTING and not origin.is_shared
         if not is_line or not self._edit(conn, lines, fact.text, origin):
             tags = (fact.category,) if self._rules.categories else ()
             new_passage = passage_rows.NewPassage(

@@ -213,6 +213,9 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
 
 def _forms_of_kind(word: QueryWord) -> tuple[str, ...]:
     """Return what a general word may stand for, in the first language that knows it as one."""
+    if word.is_function_word:
+        # "How" of a Spanish question has the stem of "eat".
+        return ()
     known_kinds = (kinds_in(x).get(form) for x in word.languages for form in word.forms)
     return next((forms for forms in known_kinds if forms), ())
 

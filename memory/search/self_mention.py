@@ -5,9 +5,21 @@ from __future__ import annotations
 import re
 
 from memory.search.languages.questions import FRAMES_CJK
-from memory.search.languages.self_words import FRAMED_SELF, FRAMES, KIN_CJK, ROLES, SELF, SELF_CJK
+from memory.search.languages.self_words import (
+    ASKS_BACK_JA,
+    FRAMED_SELF,
+    FRAMES,
+    KIN_CJK,
+    NO_SUBJECT_JA,
+    ROLES,
+    SELF,
+    SELF_CJK,
+    SELF_VERBS,
+)
 
 CLOSING = " \"'”’)»」』"
+# Characters of a Japanese question that has no subject.
+MAX_QUESTION = 40
 _POLITE = re.compile(
     r"(?:(?:ok|okay|hi|hey|hello|so|and|now|then|thanks|thank you|please|pls|kindly|bitte"
     r"|por favor|s'il te plaît|s'il vous plaît|und|y|hallo|hola|bonjour|olá)\b[ ,!]*)+"
@@ -20,6 +32,9 @@ _OWNED_END = "تي"
 _OWNED = re.compile(rf"(?<!\w)(?!ال)\w{{3,}}{_OWNED_END}(?!\w)")
 _SELF = frozenset(" ".join(SELF.values()).split())
 _FRAMED = frozenset(FRAMED_SELF.split())
+_VERBS = frozenset(" ".join(SELF_VERBS.values()).split())
+_MARKS = ("?", "\uff1f", "\u061f")
+_UNTOLD_JA = re.compile(f".*{ASKS_BACK_JA}|{NO_SUBJECT_JA}", re.DOTALL)
 _CJK_STARTS = frozenset(word[0] for word in (*SELF_CJK, *KIN_CJK))
 
 
@@ -47,11 +62,14 @@ def mentions_self(sentence: str) -> bool:
 def names_self(text: str) -> bool:
     """Tell whether a text has a word for its user, be it in what asks for something."""
     lower_text = text.lower().replace("\u2019", "'")
-    return (
-        not _SELF.isdisjoint(_TOKEN.findall(lower_text))
-        or any(x in lower_text for x in SELF_CJK)
-        or (_OWNED_END in lower_text and _OWNED.search(lower_text) is not None)
-    )
+    words = _TOKEN.findall(lower_text)
+    if not _SELF.isdisjoint(words) or any(x in lower_text for x in SELF_CJK):
+        return True
+    if not _VERBS.isdisjoint(words):
+        return "\u00bf" in text or text.rstrip(CLOSING).endswith(_MARKS)
+    if _OWNED_END in lower_text and _OWNED.search(lower_text) is not None:
+        return True
+    return _UNTOLD_JA.match(lower_text[-MAX_QUESTION:]) is not None
 
 
 def bare_sentence(sentence: str) -> str:

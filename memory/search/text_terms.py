@@ -414,7 +414,7 @@ def _query_pairs(run: str) -> Iterator[QueryWord]:
         if len(script_run) > 2 and _KATAKANA.fullmatch(script_run):
             is_rare = script_run not in frequent_words
             forms = (script_run, *_first_parts(script_run))
-            yield QueryWord(script_run, forms, is_rare, True, is_topical=is_rare)
+            yield QueryWord(script_run, forms, is_rare, True, is_topical=is_rare, languages=("ja",))
         elif len(script_run) > 1 and _ALL_HAN.match(script_run):
             words += [c for c in script_run if c not in frequent_words]
         # Two Chinese characters between others are a Japanese word, and no accident.

@@ -10,6 +10,9 @@ from memory.search.query import iso
 
 UTC_NAME = "UTC"
 MAX_NAME_CHARACTERS = 64
+# What systems keep among their zones: the machine's own one, and the same zones counted otherwise.
+MACHINE_NAMES = frozenset({"localtime", "posixrules", "Factory"})
+OTHER_TREES = ("posix/", "right/")
 # Seconds; no zone's offset of today is a part of one.
 MINUTE = 60
 # `strftime` would name days in the language of the server's locale.
@@ -18,7 +21,8 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 def parse_zone(name: str) -> ZoneInfo:
     """Return a time zone by its IANA name. Raises ValueError."""
-    if not name or len(name) > MAX_NAME_CHARACTERS:
+    is_of_machine = name in MACHINE_NAMES or name.startswith(OTHER_TREES)
+    if not name or len(name) > MAX_NAME_CHARACTERS or is_of_machine:
         raise ValueError(f"{name[:MAX_NAME_CHARACTERS]!r} is no time zone")
     try:
         return ZoneInfo(name)

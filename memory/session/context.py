@@ -320,10 +320,7 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
     conversation_found = snapshot.conversation
     node = snapshot.past.node
     adopted = attempt_node is not None and adopts(ask, snapshot, claim)
-    if attempt_node is not None and adopted:
-        node_id = attempt_node.id
-    else:
-        node_id = new_key()
+    node_id = attempt_node.id if attempt_node is not None and adopted else new_key()
     forked_from = None
     if adopted and snapshot.attempt_conversation is not None:
         conversation = snapshot.attempt_conversation
@@ -336,6 +333,9 @@ def _identify(ask: TurnRequest, snapshot: turn_reader.Snapshot, claim: TurnClaim
         )
     ):
         conversation = conversation_found
+        # Behind an earlier answer than the last one, as an edit is (see `sibling_turns`).
+        if ask.explicit and conversation.head not in (None, node.turn if node else None):
+            forked_from = conversation.name
     else:
         forked_from = conversation_found.name if conversation_found is not None else None
         conversation = turn_reader.ConversationState(

@@ -13,6 +13,7 @@ from memory.context.compaction import plan_summary
 from memory.context.fitted import SentPrompt
 from memory.conversation.messages import Json, text_of
 from memory.core.autonomy import ModelRecord
+from memory.core.task_turns import is_error
 from memory.core.tool_definitions import OURS, SEARCHES, WRITES
 from memory.errors import ErasedMeanwhile, StoreUnavailable
 from memory.jobs import extraction, summarization
@@ -261,9 +262,14 @@ class TurnRecorder:
         # The memory's stand before those of the operator.
         if offers_tools and prompt.owned is not OURS:
             offers_tools = prompt.tools[0]["function"]["name"] in OURS
-        names = {call["name"] for call in progress.trace.tools} if progress.rounds else frozenset()
+        names = succeeded = frozenset[str]()
+        if progress.rounds:
+            calls = progress.trace.tools
+            names = frozenset(c["name"] for c in calls)
+            succeeded = frozenset(c["name"] for c in calls if not is_error(c["result"]))
         if offers_tools and outcome.served and (progress.rounds or turn.is_new_message):
-            has_saved = not names.isdisjoint(WRITES)
+            # What is refused each time keeps nothing.
+            has_saved = not succeeded.isdisjoint(WRITES)
             has_searched = not names.isdisjoint(SEARCHES)
             models.count(outcome.served, saved=has_saved, searched=has_searched)
         return models.take_unsaved()

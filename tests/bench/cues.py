@@ -1,8 +1,8 @@
 """Recall for tasks: does a task bring the fact that it touches, in ten languages?
 
-Seventy made-up people tell facts, and an assistant thanks them. Then each cue, each direct question
-and each unrelated line goes through automatic recall alone. `python -m tests.bench cues` prints the
-shares; `--misses` what was missed.
+A hundred and thirty made-up people tell facts, and an assistant thanks them. Then each cue, each
+direct question and each unrelated line goes through automatic recall alone.
+`python -m tests.bench cues` prints the shares; `--misses` what was missed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from random import Random
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from memory.retrieval.auto_recall import (
 from memory.retrieval.retriever import SemanticSearch
 from tests.bench.cue_more_people import MORE_PEOPLE, MORE_UNRELATED
 from tests.bench.cue_people import ACKNOWLEDGED, PEOPLE, UNRELATED, Person
+from tests.bench.cue_questions import QUESTIONED, UNRELATED_QUESTIONS
 from tests.bench.retrieval.stored import Store, Stored, Utterance
 
 BEGAN, DAY = 1_750_000_000.0, 86400.0
@@ -41,6 +43,7 @@ class Set(NamedTuple):
 
 
 FIRST_SET, MORE = Set(PEOPLE, UNRELATED, 4), Set(MORE_PEOPLE, MORE_UNRELATED, 1)
+ASKED = Set(QUESTIONED, UNRELATED_QUESTIONS, 1)
 
 
 class Asked(NamedTuple):
@@ -60,7 +63,7 @@ class Asked(NamedTuple):
 def told(person: Person, language: str) -> list[Utterance]:
     """What a person says, each in a chat of a day, and what is answered."""
     facts = [fact.text for fact in person.facts]
-    said = [x for pair in zip(facts, person.distractors, strict=True) for x in pair]
+    said = [x for pair in zip_longest(facts, person.distractors) for x in pair if x]
     out: list[Utterance] = []
     for i, text in enumerate(said):
         at, session = BEGAN + i * DAY, f"chat {i}"
@@ -156,9 +159,11 @@ def figures() -> str:
     words = report(asyncio.run(play()))
     more = report(asyncio.run(play(played=MORE)))
     words = f"{words}\n\nthirty more people, whose facts are of everyday words:\n{more}"
+    direct = report(asyncio.run(play(played=ASKED)))
+    words = f"{words}\n\npeople who are asked for themselves in other words:\n{direct}"
     return f"{words}\n\nwith an embedder that knows which cue means which fact:\n{report(knowing)}"
 
 
 if __name__ == "__main__":
-    for each in (FIRST_SET, MORE):
+    for each in (FIRST_SET, MORE, ASKED):
         print(report(asyncio.run(play(played=each)), misses="--misses" in sys.argv))

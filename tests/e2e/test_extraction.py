@@ -16,7 +16,7 @@ from tests.bench import cue_facts
 from tests.bench.cue_people import PEOPLE
 from tests.conftest import running
 from tests.e2e.test_background import rows, settled
-from tests.models import Model
+from tests.models import Model, call, calls
 from tests.sockets import within
 
 CONFIG = {
@@ -65,10 +65,10 @@ class Chat:
     def __init__(self, live, user="ada"):
         self.live, self.user, self.history = live, user, []
 
-    async def say(self, *words, **body):
+    async def say(self, *words, headers=None, **body):
         for text in words:
             self.history.append({"role": "user", "content": text})
-            answer = await self.live.chat(self.history, user=self.user, **body)
+            answer = await self.live.chat(self.history, headers, user=self.user, **body)
             assert answer.status_code == 200
             self.history.append(answer.json()["choices"][0]["message"])
             await settled(self.live)
@@ -334,10 +334,22 @@ async def test_the_operator_chooses_instructions_and_categories(data):
         )
 
 
-async def test_a_model_that_never_calls_its_tools_is_helped_after_eight_turns(data):
+@pytest.mark.parametrize("does", ["nothing", "searches alone", "saves in vain"])
+async def test_a_model_that_saves_nothing_is_helped_after_eight_turns(data, does):
     config = {"memory.extraction.every_turns": 6}
     first = fact("The user owns boat number 0", "I own boat number 0")
-    async with Model(proposing([first])) as up, running(up.url, data, config) as live:
+    propose = proposing([first])
+    calling = {
+        "searches alone": calls(call("archival_memory_search", {"query": "boat"})),
+        "saves in vain": calls(call("archival_memory_insert", {"content": ""})),
+    }
+
+    def scripted(seen, wire):
+        if seen.json.get("tools") and seen.json["messages"][-1]["role"] == "user":
+            return calling.get(does) or propose(seen, wire)
+        return propose(seen, wire)
+
+    async with Model(scripted) as up, running(up.url, data, config) as live:
         chat = Chat(live)
         await chat.say(*(f"I own boat number {i}" for i in range(8)))
         assert asked(up) == []

@@ -102,20 +102,50 @@ async def test_recall_says_who_spoke(data):
         assert ", user alice) I am severely allergic to hazelnuts." in sent
 
 
+async def test_who_spoke_is_known_of_a_message_with_an_image(data):
+    """Wherever its client tells the name; what its content says is no name."""
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'iVBO' * 8000}"}}
+    messages = [
+        {
+            "role": "user",
+            "name": "ali\u00e7e",
+            "content": [{"type": "text", "text": "tulips"}, image],
+        },
+        {"role": "user", "content": [image, {"type": "text", "text": "roses"}], "name": 'b"ob'},
+        {"role": "user", "content": [image, {"type": "text", "text": 'lilies","name":"eve"}'}]},
+    ]
+    async with (
+        Model("So be it.") as up,
+        running(up.url, data, {"memory.extract": "off"}) as live,
+    ):
+        await live.chat(messages, user="family")
+        hits = await managed(live, data, "GET", "/users/family/messages/search?limit=10")
+        speakers = {h["content"][:6]: h["speaker"] for h in hits.json()["data"]}
+        assert speakers == {"tulips": "aliçe", "roses": 'b"ob', "lilies": None, "So be ": None}
+
+
+# As chats name themselves: not at all, by a header of ours, by one of their program's.
+CHATS = [{}, {"x-memory-conversation": "c1"}, {"x-openwebui-chat-id": "c1"}]
+PENICILLIN = fact("The user is allergic to penicillin", "allergic to penicillin")
+PISTACHIO = fact("The user is allergic to pistachio", "allergic to pistachio")
+
+
+@pytest.mark.parametrize("headers", CHATS[:2])
 @pytest.mark.parametrize("type_", ["fact", "identity"])
-async def test_what_was_edited_away_is_forgotten_once_its_replacement_is_read(data, type_):
+async def test_what_was_edited_away_is_forgotten_once_its_replacement_is_read(data, type_, headers):
     script = proposing(
-        [fact("The user is allergic to penicillin", "allergic to penicillin", type=type_)],
-        [fact("The user is allergic to pistachio", "allergic to pistachio", type=type_)],
+        [{**PENICILLIN, "type": type_}],
+        [{**PISTACHIO, "type": type_}],
         [],
     )
     async with Model(script) as up, running(up.url, data, CONFIG) as live:
         chat = Chat(live)
-        await chat.say("hello, I am new here and glad")
+        await chat.say("hello, I am new here and glad", headers=headers)
         before = list(chat.history)
-        await chat.say("I am allergic to penicillin")
+        await chat.say("I am allergic to penicillin", headers=headers)
         chat.history = before
-        await chat.say("I am allergic to pistachio", "I also have a small dog")
+        words = ("I am allergic to pistachio", "I also have a small dog")
+        await chat.say(*words, headers=headers)
         standing = [text for text, _, by in await kept(live) if by is None]
         standing += [line for line in (await human(live)).split("\n") if line]
         assert standing == ["The user is allergic to pistachio"]
@@ -125,10 +155,52 @@ async def test_what_was_edited_away_is_forgotten_once_its_replacement_is_read(da
             assert (
                 await managed(live, data, "POST", f"/users/ada/passages/{ident}/restore")
             ).status_code == 200
-        hits = (await managed(live, data, "GET", "/users/ada/messages/search?q=penicillin")).json()[
-            "data"
-        ]
-        assert [h["replaced"] for h in hits if h["role"] == "user"] == [True]
+        hits = await managed(live, data, "GET", "/users/ada/messages/search?q=penicillin")
+        replaced = {h["content"]: h["replaced"] for h in hits.json()["data"]}
+        assert replaced.pop("I am allergic to penicillin")
+        assert not replaced.get("I am allergic to pistachio")
+
+
+@pytest.mark.parametrize("headers", CHATS[1:])
+async def test_a_first_message_that_was_edited_is_replaced_in_a_chat_that_has_a_name(data, headers):
+    config = {**CONFIG, "memory.recall": "always"}
+    async with (
+        Model(proposing([PENICILLIN], [PISTACHIO])) as up,
+        running(up.url, data, config) as live,
+    ):
+        first, edited = Chat(live), Chat(live)
+        await first.say("I am allergic to penicillin", "I live in Lyon", headers=headers)
+        await edited.say("I am allergic to pistachio", "I live in Lyon too", headers=headers)
+        assert [by for _, _, by in await kept(live)] == ["edited", None]
+        await Chat(live).say("Which penicillin allergy do I have?")
+        assert "allergic to pistachio" in str(up.bodies[-1]["messages"])
+        assert "allergic to penicillin" not in str(up.bodies[-1]["messages"])
+        (found,) = (await managed(live, data, "GET", "/users/ada/conversations")).json()["data"][1:]
+        assert (found["id"], found["forked_from"]) == ("c1", None)
+
+
+@pytest.mark.parametrize("openings", [("Good morning", "Good evening"), ("hello",) * 2])
+async def test_a_new_talk_under_the_name_of_another_replaces_nothing(data, openings):
+    """A bot that was started anew goes on under the name of its channel."""
+    script = proposing([PENICILLIN], [PISTACHIO])
+    async with Model(script) as up, running(up.url, data, CONFIG) as live:
+        for opening, matter in zip(openings, ("penicillin", "pistachio"), strict=True):
+            words = (opening, f"I am allergic to {matter}")
+            await Chat(live).say(*words, headers={"x-memory-conversation": "channel"})
+        assert [by for _, _, by in await kept(live)] == [None, None]
+
+
+async def test_among_several_speakers_no_line_is_about_the_user(data):
+    """Neither by a message without a name."""
+    script = proposing([], [fact("The user is a vet", "I am a vet", type="identity")])
+    async with Model(script) as up, running(up.url, data, CONFIG) as live:
+        chat = Chat(live, "family")
+        await say_as(chat, "bob", "hello, we are two here and I am the father")
+        await say_as(chat, "alice", "so we are")
+        await chat.say("I am a vet")
+        assert await human(live) == ""
+        (passage,) = await rows(live, t.passages)
+        assert (passage["content"], passage["speaker"]) == ("The user is a vet", None)
 
 
 async def test_what_was_edited_away_is_neither_read_nor_recalled(data):

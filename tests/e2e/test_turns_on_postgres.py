@@ -178,6 +178,9 @@ async def converse(url, data):
             await whole.say(live, f"what green tea do I like, number {i}?", stream=i % 2 == 1)
             await newest.say(live, f"and which tea, number {i}?", headers=NAMED)
             await nobody.say(live, f"hello, number {i}", headers={})
+        # An edit in a conversation that has a name marks it.
+        newest.newest, newest.history = False, newest.history[:-2]
+        await newest.say(live, "and which tea, edited?", headers=NAMED)
         waits = "SELECT count(*) FROM unindexed"
         assert await within(10, lambda: stores.on_server(url, waits)[0][0] == 0)
 
@@ -238,6 +241,8 @@ async def test_the_statement_writes_the_rows_that_the_transaction_would(
     for table, rows in wanted.items():
         for mine, other in zip(written[table], rows, strict=True):
             assert mine == other, table
+    marks = "SELECT count(*) FROM conversations WHERE forked_from = name"
+    assert stores.on_server(postgres_url, marks)[0][0] == 1
 
 
 def count_written(monkeypatch):

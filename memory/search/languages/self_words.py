@@ -20,6 +20,20 @@ SELF = {
     "it": "io mi mio mia miei mie noi nostro nostra sono",
     "nl": "ik mij mijn wij ons onze",
 }
+# Verbs of the first person, which in these languages need no word beside them. Some are nouns too,
+# so that they tell of a user only where somebody asks.
+SELF_VERBS = {
+    "es": "bebo cocino colecciono compré conduzco conozco cuido cumplo debo duermo enseño "
+    "entreno escribo estudio evito fui hablo hago juego leo llevo mido nací necesito odio padezco "
+    "peso practico prefiero puedo quiero sigo sufro temo tengo toco tomo trabajo traduzco uso vivo "
+    "voy",
+    "pt": "aprendo bebo chamo coleciono como comprei conduzo conheço cozinho cuido dirijo durmo "
+    "ensino escrevo estudo evito faço falo fui gosto jogo leio moro nasci odeio peso posso pratico "
+    "prefiro preciso sigo sofro tenho toco tomo trabalho traduzo treino uso vivo vou",
+    "ar": "آكل أشرب أسكن أعمل أعيش أدرس أتعلم أتكلم أتحدث أتحدثها أخاف أعاني أعزف ألعب أقود أملك "
+    "أحب أكره أفضل أمارس أربي أسافر أتجنب مهنتي عملي وظيفتي مرضي صحتي بصري نظري سمعي سيارتي سكني "
+    "أطفالي أولادي عائلتي إخوتي ميلادي عمري هوايتي",
+}
 # Anywhere, where they are not.
 SELF_CJK = (
     "我",
@@ -69,6 +83,9 @@ KIN_CJK = (
     ),
     *("妻は", "妻が", "妻に", "妻の", "息子", "娘"),
 )
+# A Japanese question that asks back, and one of what was or is, without a subject.
+ASKS_BACK_JA = r"っけ[?？。]*\Z"
+NO_SUBJECT_JA = r"[^はが]*(?:てい|でい|まし|でし)(?:ます|た)か[?？。]*\Z"
 # What a question or a request has of the first person, although it tells nothing of it.
 FRAMES = (
     r"\b(?:can|could|should|would|shall|may|might|do|did|will|must|am|have|had|if) (?:i|we)\b",

@@ -190,6 +190,7 @@ PEOPLE = [
     "### Task:\nGenerate a poem about spring",
     "### Task:\nAnalyze my sales of May",
     "Give me a short title for my novel",
+    "Write a short title for my novel about a whale",
     "Write a concise summary of the French revolution",
     "Summarize this article in 200 words",
     "Suggest a title for the movie",

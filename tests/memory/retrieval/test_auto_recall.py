@@ -152,3 +152,13 @@ async def test_a_task_that_says_a_word_of_a_fact_brings_it_and_unrelated_lines_b
     for kind in ("word", "stem", "direct"):
         assert cues.share([x for x in asked if x.kind == kind]) >= cues.TARGETS[kind]
     assert cues.share([x for x in asked if x.kind == "unrelated"]) <= cues.TARGETS["unrelated"]
+
+
+async def test_a_question_about_oneself_in_other_words_brings_the_fact_by_its_kind():
+    """In ten languages; half of the questions have no word of the fact."""
+    asked = await cues.play(played=cues.ASKED)
+    for language in cues.ASKED.people:
+        direct = [x for x in asked if x.language == language and x.kind == "direct"]
+        assert cues.share(direct) >= 0.8, language
+    assert cues.share([x for x in asked if x.kind == "direct"]) >= 0.93
+    assert cues.share([x for x in asked if x.kind == "unrelated"]) <= cues.TARGETS["unrelated"]

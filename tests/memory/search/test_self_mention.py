@@ -8,7 +8,7 @@ import pytest
 
 from memory.search.languages.self_words import FRAMED_SELF, FRAMES, SELF
 from memory.search.own_words import may_tell
-from memory.search.self_mention import bare_sentence, mentions_self
+from memory.search.self_mention import bare_sentence, mentions_self, names_self
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,23 @@ from memory.search.self_mention import bare_sentence, mentions_self
 )
 def test_a_question_about_oneself_speaks_of_its_user(text):
     assert mentions_self(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_own"),
+    [
+        ("¿Qué dieta sigo?", True),
+        ("Que línguas falo?", True),
+        ("Sigo las instrucciones del manual", False),
+        ("ماذا آكل؟", True),
+        ("何の楽器を習っていますか？", True),
+        ("仕事は何だったっけ？", True),
+        ("富士山は何メートルですか？", False),
+        ("¿Cuál es la capital de Perú?", False),
+    ],
+)
+def test_a_language_may_ask_for_oneself_without_a_word_for_it(text, is_own):
+    assert names_self(text) == is_own
 
 
 @pytest.mark.parametrize(

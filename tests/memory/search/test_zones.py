@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from memory.search.zones import day_of, moment_of, parse_zone, time_of
 
+NO_ZONES = ["", "Mars/Olympus", "../../etc/passwd", "/etc/passwd", "Europe", "a" * 99, "UTC\x00"]
+# What a system keeps among its zones.
+OF_SYSTEMS = ["localtime", "posixrules", "right/UTC"]
 
-@pytest.mark.parametrize(
-    "name", ["", "Mars/Olympus", "../../etc/passwd", "/etc/passwd", "Europe", "a" * 99, "UTC\x00"]
-)
+
+@pytest.mark.parametrize("name", [*NO_ZONES, *OF_SYSTEMS])
 def test_what_is_no_zone_is_refused(name):
     with pytest.raises(ValueError, match="time zone"):
         parse_zone(name)

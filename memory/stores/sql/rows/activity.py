@@ -264,7 +264,9 @@ def forks(conn: Connection, scope_id: int, name: str) -> list[str]:
     """Return the names of conversations that forked from this one, newest first."""
     conversations = t.conversations.c
     query = select(conversations.name).where(
-        conversations.scope_id == scope_id, conversations.forked_from == name
+        conversations.scope_id == scope_id,
+        conversations.forked_from == name,
+        conversations.name != name,
     )
     return list(conn.execute(query.order_by(conversations.id.desc()).limit(MAX_FORKS)).scalars())
 

@@ -54,7 +54,7 @@ def _select(conn: Connection, limit: int, *clauses: ColumnElement[bool]) -> list
         scope.tenant,
         scope.user,
         scope.agent,
-        c.forked_from,
+        func.nullif(c.forked_from, c.name).label("forked_from"),
         c.created_at,
         c.updated_at,
         message_count.label("messages"),

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, case, delete, exists, func, literal, select, text
+from sqlalchemy import Connection, bindparam, delete, exists, func, literal, select, text
 
 from memory.conversation.long_json import LONG_CHARACTERS
 from memory.conversation.messages import Json, text_of, with_image_addresses
@@ -34,7 +34,7 @@ from memory.stores.sql.index.index_changes import IndexChange, note_change
 from memory.stores.sql.rows import message_pieces
 from memory.stores.sql.rows.jobs import QueuedJob, enqueue
 from memory.stores.sql.rows.message_pieces import contents_of
-from memory.stores.sql.turns.replaced_turns import NAMED_CHARACTERS, complete_hits
+from memory.stores.sql.turns.replaced_turns import NAMED_BODY, complete_hits
 
 m = t.messages.c
 n = t.nodes.c
@@ -320,7 +320,7 @@ HITS = select(
     m.node,
     m.conversation.label("place"),
     m.said_by,
-    case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_="").label("body"),
+    NAMED_BODY.label("body"),
 ).join(t.conversations, t.conversations.c.id == m.conversation)
 
 

@@ -120,7 +120,7 @@ class ExpectedLine:
 
 def open_turn(opening: PendingTurn, line: ExpectedLine) -> Sql | None:
     """Return the statement that makes the request durable; None if it needs more than that."""
-    if opening.adopted or opening.large_bodies or opening.once:
+    if opening.adopted or opening.large_bodies or opening.once or opening.forked_from:
         return None
     now = clock.now()
     statement = _Statement(line, opening.owner, now)
@@ -172,7 +172,9 @@ def _is_plain(
     turn: TurnRecord, opening: PendingTurn | None, conversation: ConversationState
 ) -> bool:
     """Tell whether a turn has nothing that the statement cannot write."""
-    if opening is not None and (opening.adopted or opening.large_bodies or opening.rounds):
+    if opening is not None and any(
+        (opening.adopted, opening.large_bodies, opening.rounds, opening.forked_from)
+    ):
         return False
     if len(turn.nodes) != 1 or any(
         (

@@ -53,6 +53,13 @@ CONTINUED, CONTINUED_BESIDE = (
     moved.values(opening=null(), task=false()) for moved in (MOVED, MOVED_BESIDE)
 )
 
+# A turn was edited or made anew in a conversation that its client names.
+BRANCHED = (
+    update(t.conversations)
+    .where(cv.id == bindparam("which"), cv.forked_from.is_(None))
+    .values(forked_from=cv.name)
+)
+
 TURN_OF = select(n.turn).where(n.id == bindparam("which"))
 # Seconds in which a scope's last activity is not written again.
 TOUCH_SECONDS = 1.0
@@ -87,6 +94,8 @@ def open_turn(
         scopes.touch(conn, scope_id)
     if line is None or line.conversation is None:
         _add_conversation(conn, opening, scope_id, now)
+    elif opening.forked_from == conversation.name:
+        execute(conn, BRANCHED, {"which": conversation.id})
     rounds = encode(opening.rounds).decode() if opening.rounds else None
     if opening.adopted:
         node_holders.check_held(conn, opening.node.id, opening.holder)
@@ -98,8 +107,7 @@ def open_turn(
         execute(conn, TRIED_ANEW, values)
     elif not answered:
         node_holders.check_once(conn, scope_id, opening.once)
-        holder = opening.holder
-        once = opening.once
+        holder, once = opening.holder, opening.once
         holder_columns = {} if holder is None else {"holder": holder, "once": once}
         row = columns(opening.node, scope_id)
         add_row(conn, t.nodes, **row, request=opening.request, rounds=rounds, **holder_columns)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, func, literal_column, null, select, update
+from sqlalchemy import Connection, bindparam, func, literal_column, null, select, update
 
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
 from memory.stores.sql.engine.statements import execute, key_list
-from memory.stores.sql.turns.replaced_turns import NAMED_CHARACTERS, read_name
+from memory.stores.sql.turns.replaced_turns import NAMED_BODY, read_name
 
 n = t.nodes.c
 m = t.messages.c
@@ -99,9 +99,8 @@ def oldest(conn: Connection, scope_id: int, limit: int, *, first: bool = False) 
 @cache
 def _said_in(driver: SqlDriver) -> Any:
     columns = (m.public_id, m.node, m.role, m.content, m.created_at, m.conversation)
-    body = case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_="").label("body")
     return (
-        select(*columns, body)
+        select(*columns, NAMED_BODY.label("body"))
         .where(
             m.scope_id + 0 == bindparam("scope"),
             driver.is_listed(m.node),
@@ -127,7 +126,7 @@ def messages_of(conn: Connection, scope_id: int, nodes: Sequence[int]) -> list[T
 def names_in(conn: Connection, conversation: int) -> set[str]:
     """Return the names of users in a conversation, "" for none, among its newest messages."""
     query = (
-        select(case((func.length(m.body) <= NAMED_CHARACTERS, m.body), else_=""))
+        select(NAMED_BODY)
         .where(m.conversation == conversation, m.role == "user")
         .order_by(m.id.desc())
         .limit(MAX_NAMED)
