@@ -1077,6 +1077,39 @@ async def test_the_passages_of_an_agent(data):
         await letta.ask("POST", path, 422, json={"text": " "})
 
 
+async def test_a_project_of_the_client_is_a_part_of_the_agents_memory(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        human = {"label": "human", "value": "Name: Ada."}
+        made = await letta.post("agents", model="m", memory_blocks=[human])
+        path = f"agents/{made['id']}"
+        inside = Letta(letta.live, **{"x-project": "apollo"})
+        ours = Letta(letta.live, **{"x-memory-project": "apollo", "x-project": "gemini"})
+        await letta.post(f"{path}/archival-memory", text="Ada likes tea.")
+        got = await inside.ask("POST", f"{path}/archival-memory", json={"text": "Launch in May."})
+        assert got.headers["x-memory-project"] == "apollo"
+        got = await say(inside, made, "Inside")
+        assert got.headers["x-memory-project"] == "apollo"
+        assert human["value"] in str(up.bodies[-1])
+        await say(letta, made, "Outside")
+        assert "Inside" not in str(up.bodies[-1])
+        for client, text, words in (
+            (letta, "Ada likes tea.", "Outside"),
+            (inside, "Launch in May.", "Inside"),
+            (ours, "Launch in May.", "Inside"),
+        ):
+            assert [p["text"] for p in await client.get(f"{path}/archival-memory")] == [text]
+            listed = await client.get(f"{path}/messages", params={"order": "asc"})
+            assert [m["content"] for m in listed] == [words, "Hi."]
+        await letta.live.memory("PUT", "/projects/apollo", json={"users": ["ann"]})
+        for method, rest, sent in (
+            ("GET", "messages", None),
+            ("POST", "archival-memory", {"text": "x"}),
+            ("POST", "messages", {"input": "x"}),
+        ):
+            refused = await inside.ask(method, f"{path}/{rest}", 403, json=sent)
+            check_error(refused, "project_not_allowed", "x-memory-project")
+
+
 async def test_the_tools_of_an_agent_are_attached_and_detached(data):
     async with Model("Hi.") as up, door(up, data) as letta:
         made = await letta.post("agents", model="m", include_base_tools=False)
