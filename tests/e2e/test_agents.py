@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import uuid
 
 import pytest
 
@@ -182,8 +183,13 @@ async def test_a_p2_a_free_name_in_the_header_is_an_agent_without_a_profile(data
         assert "You are Sam" in system_of(up.bodies[-1])
         got = await live.chat("Hi", {"x-memory-agent": "free"}, model="agent:support")
         assert (got.status_code, got.json()["error"]["code"]) == (400, "agent_conflict")
-        got = await live.chat("Hi", {"x-memory-agent": "support"}, model="agent:support")
-        assert got.status_code == 200
+        # By any spelling of its name it is the same agent.
+        digits = live.gateway.agents.configured["support"].id.removeprefix("agent_")
+        spelled = f"agent-{uuid.UUID(digits)}"
+        for name in ("support", f"agent_{digits}", spelled):
+            for model in ("support", spelled):
+                got = await live.chat("Hi", {"x-memory-agent": name}, model=f"agent:{model}")
+                assert (got.status_code, got.headers["x-memory-agent"]) == (200, "support")
 
 
 async def test_a_p2_an_agent_without_a_model_works_by_its_header_alone(data):

@@ -941,6 +941,29 @@ async def test_blocks_are_listed_in_pages_by_id_oldest_first(data):
             check_error(await strange.ask(method, path, 403, json=BLOCKS[0]), "forbidden")
 
 
+async def test_what_an_agent_has_is_listed_in_pages_in_either_order(data):
+    blocks = [{"label": label, "value": ""} for label in ("a", "b", "c")]
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=blocks)
+        for path in (f"agents/{made['id']}/core-memory/blocks", f"agents/{made['id']}/tools"):
+            ids = [item["id"] for item in await letta.get(path)]
+            for order, ordered_ids in (("asc", ids), ("desc", ids[::-1])):
+                seen_ids = []
+                while page := await letta.get(
+                    path,
+                    params={"order": order, "limit": 2, "after": seen_ids[-1] if seen_ids else ""},
+                ):
+                    seen_ids += [item["id"] for item in page]
+                assert seen_ids == ordered_ids
+                params = {"order": order, "before": ordered_ids[2], "limit": 1}
+                assert [item["id"] for item in await letta.get(path, params=params)] == [
+                    ordered_ids[1]
+                ]
+            check_error(
+                await letta.ask("GET", path, 422, params={"order": "up"}), "unprocessable", "order"
+            )
+
+
 async def test_blocks_made_with_an_agent_go_with_the_last_one_that_has_them(data):
     async with Model("Hi.") as up, door(up, data) as letta:
         alone = await letta.post("blocks", label="board", value="Plan.")
