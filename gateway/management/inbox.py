@@ -21,6 +21,7 @@ from gateway.management.context import (
     translate_errors,
     window,
 )
+from gateway.management.named_owner import find_owner
 from gateway.management.schemas import Gone, Page, describe_body, place_of
 from gateway.routing.agents import Agent
 from memory import home_of, iso, management
@@ -68,13 +69,8 @@ def address_of(caller: ManagementRequest, agent: Agent, user: str | None) -> Inb
             param="user",
         )
     name = check_name(user.strip(), "user")
-    if not caller.principal.may_name(name):
-        raise Forbidden(
-            f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a "
-            "trusted key.",
-            param="user",
-        )
-    return InboxAddress(caller.tenant, name, agent.name)
+    owner, _ = find_owner(caller.principal, name)
+    return InboxAddress(caller.tenant, owner, agent.name)
 
 
 async def address(

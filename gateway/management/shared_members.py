@@ -8,6 +8,7 @@ from litestar.params import FromPath, FromQuery
 from gateway.errors import BadRequest
 from gateway.http.paths import segment
 from gateway.management.context import AtDoor, Cursor, ManagementRequest, PageLimit, window
+from gateway.management.named_owner import USER_PREFIX
 from gateway.management.schemas import Gone, Page, describe_body, place_of
 from gateway.management.shared_blocks import (
     check_member,
@@ -21,7 +22,6 @@ from memory import AGENT_PREFIX, management
 from memory.management.shared_blocks import BlockName, MemberName
 
 KIND = "shared_block.member"
-USER_PREFIX = "user:"
 
 
 def _user_member(user: str, agent: str) -> MemberName:
