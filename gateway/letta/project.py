@@ -27,7 +27,7 @@ async def find_project(gateway: GatewayState, principal: Principal, headers: Hea
     if PROJECT not in headers:
         return ""
     user = gateway.names.user(principal, headers, None, {})
-    # Agents are listed in no project: they reach what everyone does, or the user who is named.
+    # An agent is listed in no project: a declared one takes a request that names one of its users.
     return await named_project(gateway, principal, headers, ANYONE, (user, home_of("")))
 
 
