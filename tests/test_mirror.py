@@ -127,8 +127,7 @@ COVERED = {
         memory.stores.sql.rows.named_rows
     """,
     "e2e/test_inbox": """
-        gateway.config.delegation gateway.management.inbox gateway.management.named_owner
-        memory.management.inbox
+        gateway.config.delegation gateway.management.inbox memory.management.inbox
         memory.session.message_delivery memory.session.waiting_messages
         memory.stores.sql.rows.agent_inbox
     """,

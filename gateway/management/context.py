@@ -20,7 +20,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.auth.authenticator import Principal
 from gateway.auth.project_names import check_project_name, forbidden_project
-from gateway.auth.user_resolver import HAS_NUL, NUL, USER_CHARACTERS
+from gateway.auth.user_resolver import HAS_NUL, NUL, USER_CHARACTERS, find_owner
 from gateway.errors import (
     BadRequest,
     Forbidden,
@@ -35,7 +35,6 @@ from gateway.http.access_log import current_line
 from gateway.http.paths import segment
 from gateway.limits.running_imports import RunningImports
 from gateway.management import schemas, sent_bodies
-from gateway.management.named_owner import find_owner
 from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, request_id
 from memory import (

@@ -9,6 +9,7 @@ from litestar import delete, get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, FromQuery
 
+from gateway.auth.user_resolver import find_owner
 from gateway.errors import BadRequest, Forbidden
 from gateway.http.paths import segment
 from gateway.management.agents import find_agent
@@ -21,7 +22,6 @@ from gateway.management.context import (
     translate_errors,
     window,
 )
-from gateway.management.named_owner import find_owner
 from gateway.management.schemas import Gone, Page, describe_body, place_of
 from gateway.routing.agents import Agent
 from memory import home_of, iso, management

@@ -5,10 +5,10 @@ from __future__ import annotations
 from litestar import delete, get, put
 from litestar.params import FromPath, FromQuery
 
+from gateway.auth.user_resolver import USER_PREFIX
 from gateway.errors import BadRequest
 from gateway.http.paths import segment
 from gateway.management.context import AtDoor, Cursor, ManagementRequest, PageLimit, window
-from gateway.management.named_owner import USER_PREFIX
 from gateway.management.schemas import Gone, Page, describe_body, place_of
 from gateway.management.shared_blocks import (
     check_member,
