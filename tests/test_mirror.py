@@ -144,7 +144,7 @@ COVERED = {
         gateway.letta.entrance gateway.letta.errors gateway.letta.file_import
         gateway.letta.files gateway.letta.history gateway.letta.ids gateway.letta.items
         gateway.letta.listed_messages gateway.letta.messages gateway.letta.models
-        gateway.letta.paging gateway.letta.passages gateway.letta.paths
+        gateway.letta.paging gateway.letta.passages gateway.letta.paths gateway.letta.project
         gateway.letta.profile gateway.letta.reply gateway.letta.route gateway.letta.sent
         gateway.letta.server gateway.letta.state
         gateway.letta.tool_rules
@@ -166,10 +166,12 @@ COVERED = {
     """,
     "e2e/test_mcp_door": """
         gateway.cli.mcp gateway.mcp.caller gateway.mcp.endpoint gateway.mcp.entrance
-        gateway.mcp.errors gateway.mcp.greeting gateway.mcp.methods gateway.mcp.prompts
+        gateway.mcp.naming gateway.mcp.errors gateway.mcp.greeting gateway.mcp.methods
+        gateway.mcp.prompts
         gateway.mcp.resources gateway.mcp.stdio gateway.mcp.tools
         memory.session.call_recording memory.session.memory_caller
-        memory.management.shown_memory memory.management.tool_calls
+        memory.management.offered_tools memory.management.shown_memory
+        memory.management.tool_calls memory.session.caller_layers
         memory.stores.sql.rows.call_records memory.stores.sql.rows.recent_changes
     """,
     "e2e/test_mcp_tools": "gateway.management.tool_entries gateway.management.tool_list",

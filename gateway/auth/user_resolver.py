@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from gateway.auth.authenticator import Headers, Principal
 from gateway.config.settings import Settings
 from gateway.errors import BadRequest, Forbidden
+from memory import AGENT_PREFIX, home_of
 
 # Of a name to look for: earlier versions took longer ones.
 USER_CHARACTERS = 1024
@@ -18,6 +19,9 @@ USER_BYTES = 1024
 # Not every store can hold it, and two names must never become one.
 NUL = "\x00"
 HAS_NUL = "has the character NUL, which no name may have. Leave it out."
+# Before the name of a user that looks like another kind of owner.
+USER_PREFIX = "user:"
+KINDS = (AGENT_PREFIX, "team:", "project:", USER_PREFIX)
 BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -129,3 +133,30 @@ def may_act_for(principal: Principal, user: str) -> str:
         f"This key may not act for the user {user[:64]!r}. Use one of its own users, or a trusted "
         "key."
     )
+
+
+def find_owner(principal: Principal, name: str) -> tuple[str, str]:
+    """Return the owner of a memory by their name, and the agent if it is an agent's own.
+
+    `agent:NAME` is that of an agent, and `user:agent:NAME` the user of such a name. Raises
+    Forbidden.
+    """
+    owner, home = _read_owner(name)
+    # An agent's own memory holds what others told it.
+    is_operator = principal.trusted or principal.admin
+    if not (is_operator if home else principal.may_name(owner)):
+        raise Forbidden(
+            f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a "
+            "trusted key.",
+            param="user",
+        )
+    return owner, home
+
+
+def _read_owner(name: str) -> tuple[str, str]:
+    if name.startswith(AGENT_PREFIX):
+        agent = name[len(AGENT_PREFIX) :]
+        return home_of(agent), agent
+    if name.startswith(USER_PREFIX) and name[len(USER_PREFIX) :].startswith(KINDS):
+        return name[len(USER_PREFIX) :], ""
+    return name, ""

@@ -34,8 +34,9 @@ LINE_BYTES = 1 << 22
     envvar="MNEMOGATE_USER",
     help="Whose memory it is.  [default: the key's own user; env: MNEMOGATE_USER]",
 )
+@click.option("--project", help="Use the user's part of the memory in this project.")
 @where_options
-def mcp(where: GatewayOptions, user: str | None, agent: str | None) -> None:
+def mcp(where: GatewayOptions, user: str | None, agent: str | None, project: str | None) -> None:
     """Offer the memory to a program that starts its MCP servers itself.
 
     It relays to the running gateway; where none runs, it opens the database.
@@ -46,7 +47,7 @@ def mcp(where: GatewayOptions, user: str | None, agent: str | None) -> None:
       claude mcp add memory -- mnemogate mcp
       MNEMOGATE_URL=https://memory.example MNEMOGATE_KEY="$KEY" mnemogate mcp --user ada
     """
-    asyncio.run(_serve(where, MemoryOwner(user, agent)))
+    asyncio.run(_serve(where, MemoryOwner(user, agent, project)))
 
 
 async def _serve(where: GatewayOptions, owner: MemoryOwner) -> None:

@@ -42,18 +42,17 @@ def _path(ident: str, *segments: str) -> str:
 @click.option("--label", help="Only blocks with this label.")
 @click.option("--user", help="Only blocks that this user sees.")
 @click.option("--agent", help="Only blocks of this agent, or that the user sees with it.")
+@click.option("--team", help="Only blocks of this team.")
+@click.option("--project", help="Only blocks of this project.")
 @json_option
 @where_options
-def list_(
-    where: GatewayOptions, label: str | None, user: str | None, agent: str | None, as_json: bool
-) -> None:
+def list_(where: GatewayOptions, as_json: bool, **filters: str | None) -> None:
     """List the shared blocks of the key's tenant.
 
     \b
     Example:
       mnemogate shared list --user ann
     """
-    filters = {"label": label, "user": user, "agent": agent}
     params = {name: value for name, value in filters.items() if value}
     with open_api(where) as api:
         blocks = list(api.pages("/shared-blocks", {"limit": 200, **params}))

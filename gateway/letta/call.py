@@ -14,6 +14,7 @@ from gateway.http.asgi import Receive, Send
 from gateway.http.json_thread import run_by_weight
 from gateway.http.request_body import read_body
 from gateway.letta.errors import Unprocessable
+from gateway.letta.project import project_headers, with_project
 from gateway.management.context import translate_errors
 from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, headers_of, request_id
@@ -38,10 +39,12 @@ class LettaCall:
         self.scope = scope
         self.receive = receive
         self.send = send
-        self.headers = headers_of(scope)
+        self.headers = with_project(headers_of(scope))
         self.principal = caller_of(gateway, self.headers)
         self.tenant = self.principal.tenant
         self.memory: Memory = gateway.memory
+        # Of whose part of the memory the request is; "" for none.
+        self.project = ""
         self.dropped_members: list[str] = []
         # Of the body, once it is read.
         self.size = 0
@@ -166,6 +169,7 @@ class LettaCall:
             *self.dropped_members,
             *(name for name in self._query if name not in self._used_parameters),
         ]
+        out += project_headers(self.project)
         if header_names := listable(unused):
             out.append((b"x-mnemogate-dropped", ", ".join(header_names).encode()))
         return out

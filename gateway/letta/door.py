@@ -34,6 +34,7 @@ from gateway.letta import (
 from gateway.letta.call import LettaCall
 from gateway.letta.errors import NotSupported, as_unprocessable, error_body, final
 from gateway.letta.paths import BASE
+from gateway.letta.project import find_project
 from gateway.letta.route import Answer, LettaRoute
 from gateway.state import GatewayState, request_id
 from gateway.wire.chat import encode
@@ -98,6 +99,7 @@ async def _answer(gateway: GatewayState, scope: Any, receive: Receive, send: Sen
     if match.route.of_tenant:
         await call.check_tenant()
         call.check_policy(writes=scope["method"] != "GET")
+        call.project = await find_project(call.gateway, call.principal, call.headers)
     answer: Answer = await match.route.handler(call, *match.names)
     # Else it has answered itself.
     if answer is not None:

@@ -41,8 +41,8 @@ KINDS = {"user": "user_message", "system": "system_message", "developer": "syste
 
 
 def scope_of(call: LettaCall, agent: Agent) -> Scope:
-    """Return the one memory of an agent."""
-    return call.memory.scope(call.tenant, home_of(agent.name), agent.name)
+    """Return the one memory of an agent, or its part of the project that the request names."""
+    return call.memory.scope(call.tenant, home_of(agent.name), agent.name, call.project)
 
 
 async def newest_ids(call: LettaCall, agent: Agent) -> list[str]:

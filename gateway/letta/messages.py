@@ -28,6 +28,7 @@ from gateway.letta.history import CONVERSATION
 from gateway.letta.ids import letta_id
 from gateway.letta.models import served_model
 from gateway.letta.profile import door_members, refuse_members
+from gateway.letta.project import PROJECT
 from gateway.letta.reply import ItemOptions, LettaFormat, QuietProducer
 from gateway.letta.route import LettaRoute
 from gateway.letta.sent import as_context, read_messages, sent_messages
@@ -54,6 +55,7 @@ REPLACED = frozenset(
         b"content-type",
         b"transfer-encoding",
         b"x-memory-conversation",
+        PROJECT,
     }
 )
 
@@ -193,6 +195,8 @@ async def _inner_request(
         (b"content-length", b"%d" % len(content)),
         (b"x-memory-conversation", name.encode()),
     ]
+    if PROJECT in call.headers:
+        headers.append((PROJECT, call.headers[PROJECT]))
     scope = {k: v for k, v in call.scope.items() if k != HEADERS}
     scope |= {"headers": headers, "query_string": b""}
     return InnerRequest(scope, _receive_first(content, call.receive))

@@ -26,11 +26,14 @@ def order_of(call: LettaCall, default: str) -> str:
 
 
 def page_of(call: LettaCall, items: Sequence[Json], default_limit: int = USUAL) -> list[Json]:
-    """Return the page of items in their order that a query asks for.
+    """Return the page of items that a query asks for, in their order or in the opposite one.
 
     A page behind an item that is not there is empty.
     """
-    return cut_page(call, items, [item["id"] for item in items], default_limit)
+    ordered_items = list(items)
+    if order_of(call, "asc") == "desc":
+        ordered_items.reverse()
+    return cut_page(call, ordered_items, [item["id"] for item in ordered_items], default_limit)
 
 
 def cut_page(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gateway.errors import ResourceNotFound
@@ -17,7 +18,15 @@ from gateway.letta.route import LettaRoute
 from gateway.management.context import translate_errors
 from gateway.routing.agents import Agent
 from gateway.wire.chat import Json
-from memory import NewPassage, PassageFilter, SearchQuery, iso, management, parse_time
+from memory import (
+    ManagementActor,
+    NewPassage,
+    PassageFilter,
+    SearchQuery,
+    iso,
+    management,
+    parse_time,
+)
 from memory.export_format import CONTENT
 
 CREATED = frozenset({"text", "tags", "created_at"})
@@ -42,6 +51,11 @@ def shown_passage(row: Hit) -> Json:
         "updated_at": iso(row["created_at"]),
         "is_deleted": False,
     }
+
+
+def _actor_of(call: LettaCall, agent: Agent) -> ManagementActor:
+    """Return who edits the passages of an agent, in the project that the request names."""
+    return replace(actor_of(call, agent), scope=scope_of(call, agent))
 
 
 def own_id(ident: str) -> str:
@@ -85,7 +99,7 @@ async def add_passage(
         call.memory.policy.screen.check("text", text)
     new_passage = NewPassage(text, tags, actor="api", created_at=at)
     return await call.write(
-        management.passages.add_passage(call.memory, actor_of(call, agent), new_passage)
+        management.passages.add_passage(call.memory, _actor_of(call, agent), new_passage)
     )
 
 
@@ -176,7 +190,7 @@ async def _search(
 async def delete_passage(call: LettaCall, ident: str, passage: str) -> Json:
     """Delete a passage of an agent."""
     agent = await find_agent(call, ident)
-    actor = actor_of(call, agent)
+    actor = _actor_of(call, agent)
     await call.write(management.passages.delete_passage(call.memory, actor, own_id(passage)))
     return {"id": passage, "object": "passage", "deleted": True}
 

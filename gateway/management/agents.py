@@ -196,8 +196,8 @@ async def put_profile(
     """Make an agent, or replace its profile. Raises BadRequest, Forbidden, RequestConflict."""
     check_maker(caller)
     if await _stored(caller, name) is None:
-        check_new_name(name)
         _check_not_configured(caller, name)
+        check_new_name(name)
     agent = await _write(caller, name, check_profile(caller, members), source)
     assert agent is not None  # noqa: S101 - a put never deletes
     return agent

@@ -20,7 +20,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.auth.authenticator import Principal
 from gateway.auth.project_names import check_project_name, forbidden_project
-from gateway.auth.user_resolver import HAS_NUL, NUL, USER_CHARACTERS
+from gateway.auth.user_resolver import HAS_NUL, NUL, USER_CHARACTERS, find_owner
 from gateway.errors import (
     BadRequest,
     Forbidden,
@@ -38,14 +38,12 @@ from gateway.management import schemas, sent_bodies
 from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.state import GatewayState, request_id
 from memory import (
-    AGENT_PREFIX,
     KIND_MARK,
     EditSource,
     ManagementActor,
     Memory,
     Scope,
     VisibleScopes,
-    home_of,
     management,
     memory_name,
 )
@@ -201,9 +199,6 @@ class UserContext:
         return parameters.get("agent")
 
 
-USER_PREFIX = "user:"  # before the name of a user that looks like another kind of owner
-KINDS = (AGENT_PREFIX, "team:", "project:", USER_PREFIX)
-
 AtDoor = NamedDependency[ManagementRequest]
 AtUser = NamedDependency[UserContext]
 
@@ -350,36 +345,17 @@ def open_user(caller: ManagementRequest, user: str, agent: str, actor: str = "")
             "`tenant` is '*', but a user belongs to one tenant: name it.", param="tenant"
         )
     name = check_name(user.strip(), "user")  # as requests do
-    owner, home = _owner_in(name)
-    # An agent's own memory holds what others told it.
-    may = caller.principal.trusted or caller.principal.admin
-    if not (may if home else caller.principal.may_name(owner)):
-        raise Forbidden(
-            f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a "
-            "trusted key.",
-            param="user",
-        )
+    owner, home = find_owner(caller.principal, name)
     current_line().user = name
     agent = check_name(agent, "agent").lstrip(KIND_MARK)
     if len(agent) > 256:
         raise BadRequest(
             f"`agent` has {len(agent)} characters; at most 256 are allowed.", param="agent"
         )
-    scope = Scope(caller.tenant, owner, home or agent, caller.gateway.secret)
+    if home and agent == "default":
+        agent = home
+    scope = Scope(caller.tenant, owner, agent, caller.gateway.secret)
     return UserContext(caller, scope, actor)
-
-
-def _owner_in(path: str) -> tuple[str, str]:
-    """Return whose memory a path names, and the agent if it is an agent's own.
-
-    `agent:NAME` is that of an agent, and `user:agent:NAME` the user of such a name.
-    """
-    if path.startswith(AGENT_PREFIX):
-        name = path[len(AGENT_PREFIX) :]
-        return home_of(name), name
-    if path.startswith(USER_PREFIX) and path[len(USER_PREFIX) :].startswith(KINDS):
-        return path[len(USER_PREFIX) :], ""
-    return path, ""
 
 
 def check_name(name: str, parameter: str) -> str:

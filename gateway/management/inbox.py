@@ -9,6 +9,7 @@ from litestar import delete, get, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, FromQuery
 
+from gateway.auth.user_resolver import find_owner
 from gateway.errors import BadRequest, Forbidden
 from gateway.http.paths import segment
 from gateway.management.agents import find_agent
@@ -68,13 +69,8 @@ def address_of(caller: ManagementRequest, agent: Agent, user: str | None) -> Inb
             param="user",
         )
     name = check_name(user.strip(), "user")
-    if not caller.principal.may_name(name):
-        raise Forbidden(
-            f"This key may not reach the user {name[:64]!r}. Use one of its own users, or a "
-            "trusted key.",
-            param="user",
-        )
-    return InboxAddress(caller.tenant, name, agent.name)
+    owner, _ = find_owner(caller.principal, name)
+    return InboxAddress(caller.tenant, owner, agent.name)
 
 
 async def address(

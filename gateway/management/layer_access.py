@@ -87,8 +87,9 @@ async def _open(caller: ManagementRequest, kind: str, name: str) -> LayerContext
         return LayerContext(caller, layer, None)
     writers = sorted(user for user, may_write in access.items() if may_write)
     if not writers:
+        place = f"the {kind} {name[:64]!r}" if name else f"the {kind}"
         raise Forbidden(
-            f"No user of this key may write in the {kind} {name[:64]!r}. Ask for a membership with "
+            f"No user of this key may write in {place}. Ask for a membership with "
             "`write`, or use a trusted key.",
             code="layer_read_only",
         )

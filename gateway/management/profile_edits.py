@@ -9,7 +9,7 @@ import msgspec
 from pydantic import ValidationError
 
 from gateway.auth.authenticator import Principal
-from gateway.config.agents import AgentSettings, check_agent_name
+from gateway.config.agents import ID, AgentSettings, check_agent_name
 from gateway.config.validation import describe_validation_errors
 from gateway.errors import BadRequest, Forbidden
 from gateway.http.json_thread import run_by_weight
@@ -81,7 +81,8 @@ def sent_members(body: Any, name: str) -> Json:
     """Return the members of a profile that a body sets. Raises BadRequest."""
     if not isinstance(body, dict):
         raise BadRequest("The body must be an object.")
-    if body.get("name", name) != name and body.get("id", name) != name:
+    is_id = ID.fullmatch(name) is not None
+    if body.get("name", name) != name and body.get("id", name if is_id else None) != name:
         raise BadRequest(
             f"`name` is {str(body['name'])[:64]!r}, but the path names {name!r}: an agent keeps "
             "its name.",

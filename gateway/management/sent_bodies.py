@@ -56,7 +56,7 @@ def parse_body(body: bytes, model: type[S]) -> S:
             name = (_place_of(name) if is_nested else name)[:MAX_SHOWN_CHARACTERS]
             hint = ""
             if not is_nested:
-                hint = did_you_mean(name, model.__struct_fields__)
+                hint = did_you_mean(name, model.__struct_encode_fields__)
             raise BadRequest(f"`{name}` is not a member of this body{hint}", param=name) from e
         if missing_member is not None:
             missing_member = _place_of(missing_member)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from litestar import delete, get, put
 from litestar.params import FromPath, FromQuery
 
+from gateway.auth.user_resolver import USER_PREFIX
 from gateway.errors import BadRequest
 from gateway.http.paths import segment
 from gateway.management.context import AtDoor, Cursor, ManagementRequest, PageLimit, window
@@ -21,7 +22,6 @@ from memory import AGENT_PREFIX, management
 from memory.management.shared_blocks import BlockName, MemberName
 
 KIND = "shared_block.member"
-USER_PREFIX = "user:"
 
 
 def _user_member(user: str, agent: str) -> MemberName:

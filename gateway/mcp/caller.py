@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, quote
 
 from gateway.auth.authenticator import Principal
-from gateway.chat.intake.called_agent import NO_AGENT, CalledAgent, called_agent
+from gateway.chat.intake.called_agent import NO_AGENT, CalledAgent
 from gateway.chat.intake.memory_mode import lower, mode_at_most
 from gateway.chat.intake.request_headers import zone_of
-from gateway.errors import BadRequest, Forbidden, StoreDown, Unauthenticated
+from gateway.errors import StoreDown, Unauthenticated
 from gateway.http.access_log import current_line
-from gateway.http.paths import segment
 from gateway.management.context import translate_errors
 from gateway.management.tenant_proof import is_accepted_upstream
 from gateway.mcp.errors import CHALLENGE, NotNamed
+from gateway.mcp.naming import name_memory, with_parameters
 from gateway.mcp.protocol import RpcRequest
 from gateway.state import GatewayState, headers_of, request_id
 from memory import StoreUnavailable, keyed_hash, management
 from memory.management.tool_calls import MemoryCaller
 
-PARAMETERS = ("agent",)
-AGENT = b"x-memory-agent"
 # Of a program's name.
 CLIENT_CHARACTERS = 100
 
@@ -58,19 +55,6 @@ async def check_tenant(gateway: GatewayState, principal: Principal) -> None:
         raise NotNamed("No upstream has accepted this key yet, so nothing is kept for it.")
 
 
-def check_naming(gateway: GatewayState, scope: Any, principal: Principal) -> None:
-    """Check what a request names, also one that needs no memory, such as the handshake.
-
-    Raises NotNamed for a user whom the key may not name, BadRequest.
-    """
-    headers = _with_agent(headers_of(scope), scope.get("query_string", b""))
-    mode_at_most(headers, principal)
-    try:
-        gateway.names.user(principal, headers, _path_user(scope["path"]), {})
-    except Forbidden as e:
-        raise NotNamed(e.message, code=e.code) from e
-
-
 async def caller_of(
     gateway: GatewayState, scope: Any, principal: Principal, request: RpcRequest
 ) -> DoorCaller:
@@ -78,29 +62,24 @@ async def caller_of(
 
     Raises NotNamed for what the key may not name, BadRequest, StoreDown, Unavailable.
     """
-    headers = _with_agent(headers_of(scope), scope.get("query_string", b""))
+    headers = with_parameters(headers_of(scope), scope.get("query_string", b""))
     asked_mode = mode_at_most(headers, principal)
-    try:
-        user = gateway.names.user(principal, headers, _path_user(scope["path"]), {})
-        named_call = await called_agent(gateway, principal, "", headers, asked_mode)
-    except Forbidden as e:
-        raise NotNamed(e.message, code=e.code) from e
-    agent = named_call.agent
+    named = await name_memory(gateway, principal, (headers, scope["path"]), asked_mode)
+    agent = named.call.agent
     mode = lower(asked_mode, agent.settings.memory) if agent is not None else asked_mode
-    owner = user if agent is None else agent.owner(user)
+    user, owner = named.user, named.owner
     if user is None or owner is None:
         return DoorCaller(principal, mode.name, None)
     current_line().user = user
     try:
         mode = lower(mode, await gateway.memory.user_policy(principal.tenant, user))
-        zone = zone_of(headers) or await _zone(gateway, principal, user, named_call)
+        zone = zone_of(headers) or await _zone(gateway, principal, user, named.call)
     except StoreUnavailable as e:
         raise StoreDown(
             f"The memory store is down: {e}. Try again shortly.", headers=[(b"retry-after", b"1")]
         ) from e
-    name = named_call.name(headers)
     caller = MemoryCaller(
-        gateway.memory.scope(principal.tenant, owner, name),
+        gateway.memory.scope(principal.tenant, owner, named.call.name(headers), named.project),
         gateway.memory.policy if agent is None else gateway.agents.policy_of(agent),
         mode.name,
         request_id(scope),
@@ -123,34 +102,6 @@ async def _zone(
         if named_call is NO_AGENT or named_call.agent is None
         else named_call.agent.settings.timezone
     )
-
-
-def _path_user(path: str) -> str | None:
-    if path.startswith("/u/"):
-        return segment(path.split("/")[2])
-    return None
-
-
-def _with_agent(headers: Mapping[bytes, bytes], query: bytes) -> Mapping[bytes, bytes]:
-    """Return the headers with the agent that the query names, for clients that set a URL alone.
-
-    Raises BadRequest for a parameter that is unknown, or says something else than a header.
-    """
-    parameters: dict[str, str] = {}
-    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name not in PARAMETERS or name in parameters:
-            raise BadRequest(
-                f"The query parameter `{name[:60]}` is unknown here, or comes twice; known are: "
-                f"{', '.join(PARAMETERS)}.",
-                param=name[:60],
-            )
-        parameters[name] = value
-    if not (agent := parameters.get("agent")):
-        return headers
-    encoded_name = quote(agent, safe="").encode()
-    if headers.get(AGENT, encoded_name) not in (encoded_name, agent.encode()):
-        raise BadRequest("X-Memory-Agent and ?agent= name two agents. Name one.", param="agent")
-    return {**headers, AGENT: encoded_name}
 
 
 def _client(headers: Mapping[bytes, bytes], request: RpcRequest) -> dict[str, str]:

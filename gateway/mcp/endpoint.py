@@ -30,10 +30,12 @@ from gateway.http.asgi import (
 from gateway.http.request_body import read_body
 from gateway.limits.limiter import KeyQuota
 from gateway.mcp import greeting, methods
-from gateway.mcp.caller import caller_of, check_naming, check_tenant, principal_of
+from gateway.mcp.caller import DoorCaller, caller_of, check_tenant, principal_of
 from gateway.mcp.errors import INVALID_REQUEST, RpcError, error_body
+from gateway.mcp.naming import check_naming
 from gateway.mcp.protocol import MAX_BYTES, RpcRequest, read_request, unknown_method, write_result
 from gateway.state import GatewayState, headers_of, request_id
+from gateway.wire.headers import encode_user_header
 
 log = logging.getLogger("mnemogate")
 MIB = 1 << 20
@@ -93,8 +95,8 @@ async def _answer_request(
     else:
         if request.method not in methods.KNOWN:
             raise unknown_method(request)
-        answer, limit_headers = await _look(gateway, scope, principal, request)
-        out += limit_headers
+        answer, more_headers = await _look(gateway, scope, principal, request)
+        out += more_headers
         if answer.explain:
             out.append((b"x-memory-explain", answer.explain.encode()))
         result = answer.result
@@ -110,11 +112,12 @@ async def _answer_request(
 async def _look(
     gateway: GatewayState, scope: Any, principal: Principal, request: RpcRequest
 ) -> tuple[methods.MethodAnswer, Pairs]:
-    """Answer what is about a memory, within the limits of the key."""
+    """Answer what is about a memory, within the limits of the key; return further headers."""
     await check_tenant(gateway, principal)
     if request.method not in methods.COUNTED:
         caller = await caller_of(gateway, scope, principal, request)
-        return await methods.answer(gateway.memory, caller, request), []
+        answer = await methods.answer(gateway.memory, caller, request)
+        return answer, _project_headers(caller)
     quota = KeyQuota(principal.key, rpm=principal.limits.rpm)
     ticket = await gateway.limits.admit(quota, 0, 0.0, LEASE_SECONDS)
     calls = gateway.process.calls
@@ -130,7 +133,14 @@ async def _look(
         await gateway.limits.settle(ticket, 0, 0.0)
     gateway.worker.wake()
     current_line().memory = "ok" if caller.memory is not None else "off"
-    return answer, ticket.headers()
+    return answer, [*ticket.headers(), *_project_headers(caller)]
+
+
+def _project_headers(caller: DoorCaller) -> Pairs:
+    """Return the header that names the project of a request, if it is in one."""
+    if caller.memory is None or not caller.memory.scope.project:
+        return []
+    return [(b"x-memory-project", encode_user_header(caller.memory.scope.project))]
 
 
 def _headers_out(scope: Any) -> Pairs:

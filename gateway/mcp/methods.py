@@ -37,10 +37,11 @@ async def answer(memory: Memory, caller: DoorCaller, request: RpcRequest) -> Met
         return MethodAnswer(await resources.list_resources(memory, caller))
     if method == "prompts/get":
         return MethodAnswer(prompts.get_prompt(request))
+    if method == "tools/list":
+        return MethodAnswer(await tools.list_tools(memory, caller))
     if method not in LISTS:
         raise unknown_method(request)
     lists = {
-        "tools/list": tools.list_tools(caller.mode),
         "prompts/list": prompts.list_prompts(),
         "resources/templates/list": resources.TEMPLATES,
     }

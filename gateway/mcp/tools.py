@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from gateway.mcp.caller import DoorCaller
 from gateway.mcp.protocol import RpcRequest, bad_params, text_of
 from gateway.wire.chat import Json, decode
 from memory import Memory
-from memory.management import shown_memory, tool_calls
+from memory.management import offered_tools, shown_memory, tool_calls
 from memory.management.shown_memory import SHOW
 from memory.management.tool_calls import SEARCHES, WRITES, CallResult
 
@@ -73,19 +73,30 @@ SHOWN: Json = {
     "required": ["blocks", "passages", "conversations"],
 }
 READS = SEARCHES | {SHOW}
-SCHEMAS: Mapping[str, Json] = {
-    SHOW: NO_ARGUMENTS,
-    **{tool["function"]["name"]: tool["function"]["parameters"] for tool in tool_calls.DEFINITIONS},
-}
 
 
-def list_tools(mode: str) -> Json:
-    """Return the tools that a mode allows."""
-    tool_names = {"full": READS | WRITES, "read": READS, "write": WRITES}.get(mode, frozenset())
-    return {"tools": [_describe(name) for name in sorted(tool_names)]}
+def _schemas_of(definitions: Iterable[Json]) -> dict[str, Json]:
+    """Return the arguments of tools, by name."""
+    functions = [tool["function"] for tool in definitions]
+    return {function["name"]: function["parameters"] for function in functions}
 
 
-def _describe(name: str) -> Json:
+SCHEMAS: Mapping[str, Json] = {SHOW: NO_ARGUMENTS, **_schemas_of(tool_calls.DEFINITIONS)}
+
+
+async def list_tools(memory: Memory, caller: DoorCaller) -> Json:
+    """Return the tools that a caller's mode allows. Raises StoreDown."""
+    allowed_names = {"full": READS | WRITES, "read": READS, "write": WRITES}
+    tool_names = allowed_names.get(caller.mode, frozenset())
+    schemas = SCHEMAS
+    if caller.memory is not None and tool_names >= WRITES:
+        with translate_errors():
+            definitions = await offered_tools.definitions_for(memory, caller.memory)
+        schemas = {**SCHEMAS, **_schemas_of(definitions)}
+    return {"tools": [_describe(name, schemas[name]) for name in sorted(tool_names)]}
+
+
+def _describe(name: str, schema: Json) -> Json:
     reads = name in READS
     hints: Json = {"title": TITLES[name], "readOnlyHint": reads, "openWorldHint": False}
     if not reads:
@@ -95,7 +106,7 @@ def _describe(name: str) -> Json:
         "name": name,
         "title": TITLES[name],
         "description": DESCRIPTIONS[name],
-        "inputSchema": SCHEMAS[name],
+        "inputSchema": schema,
         "annotations": hints,
     }
     if reads:

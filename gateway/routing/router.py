@@ -176,8 +176,7 @@ class Router:
                 code="agent_without_model",
                 param="model",
             )
-        by_agent = is_model_allowed(principal, PREFIX + agent.name)
-        if not by_agent and not is_model_allowed(principal, name):
+        if not is_agent_allowed(principal, agent.name, name):
             raise _model_forbidden(name, principal)
         fallbacks = [f for f in settings.fallbacks if is_model_allowed(principal, f)]
         key = "\x00".join([called_name, agent.id, str(agent.version), *fallbacks])
@@ -287,3 +286,8 @@ def _model_forbidden(name: str, principal: Principal) -> Forbidden:
 
 def is_model_allowed(principal: Principal, name: str) -> bool:
     return any(pattern == "*" or fnmatch.fnmatchcase(name, pattern) for pattern in principal.models)
+
+
+def is_agent_allowed(principal: Principal, agent_name: str, model: str) -> bool:
+    """Tell whether a key may call an agent's model through it: by either's name."""
+    return is_model_allowed(principal, PREFIX + agent_name) or is_model_allowed(principal, model)

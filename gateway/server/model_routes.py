@@ -15,6 +15,7 @@ from gateway.http.paths import segment
 from gateway.models.listing import agent_card, model_card, model_list
 from gateway.relay.endpoint import upstream_models
 from gateway.routing.agents import listed_agent, named_agent
+from gateway.routing.router import is_agent_allowed
 from gateway.state import GatewayState
 from gateway.wire.chat import Json, encode
 from gateway.wire.headers import merge_headers
@@ -31,9 +32,9 @@ async def _models(request: Request[Any, Any, Any]) -> Response[bytes]:
     agents = await gateway.agents.list_agents(principal)
     upstream_list = await upstream_models(gateway, principal)
     cards = [
-        agent_card(listed_agent, principal.tenant)
-        for listed_agent in agents
-        if listed_agent.glance.model
+        agent_card(agent, principal.tenant)
+        for agent in agents
+        if agent.glance.model and is_agent_allowed(principal, agent.name, agent.glance.model)
     ]
     return _json(model_list(gateway.router.names(principal), upstream_list, cards))
 
@@ -55,9 +56,13 @@ async def one_model(request: Request[Any, Any, Any], name: FromPath[str]) -> Res
 
 
 async def _agent_card(gateway: GatewayState, principal: Principal, name: str) -> Json:
-    """Return an agent as a list of models has it. Raises UnknownAgent, Forbidden."""
+    """Return an agent as a list of models has it.
+
+    Raises UnknownAgent, Forbidden, BadRequest for one that this key may not call by its name.
+    """
     named_call = await called_agent(gateway, principal, PREFIX + name, {}, MemoryMode("off"))
     assert named_call.agent is not None  # noqa: S101 - it raises otherwise
+    gateway.router.route_agent(named_call.agent, PREFIX + name, principal)
     return agent_card(listed_agent(named_call.agent), principal.tenant)
 
 

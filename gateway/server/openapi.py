@@ -172,11 +172,12 @@ MCP_MESSAGE: Json = {
     "security": [{"key": []}],
 }
 AGENT: Json = {"name": "agent", "in": "query", "schema": {"type": "string"}}
+PROJECT: Json = {**AGENT, "name": "project"}
 USER: Json = {"name": "user", "in": "path", "required": True, "schema": {"type": "string"}}
 # The door of MCP clients, which answers before the framework.
 MCP_PATHS: Json = {
-    "/mcp": {"post": {**MCP_MESSAGE, "parameters": [AGENT]}},
-    "/u/{user}/mcp": {"post": {**MCP_MESSAGE, "parameters": [USER, AGENT]}},
+    "/mcp": {"post": {**MCP_MESSAGE, "parameters": [AGENT, PROJECT]}},
+    "/u/{user}/mcp": {"post": {**MCP_MESSAGE, "parameters": [USER, AGENT, PROJECT]}},
 }
 
 

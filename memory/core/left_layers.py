@@ -23,11 +23,18 @@ def without_layers(record: Json, labels: Collection[str]) -> Json:
         {**span, "messages": _without_calls(span["messages"], labels)}
         for span in injected["spliced"]
     ]
-    tools = [
-        {**call, "arguments": LEFT, "result": LEFT} if _names(call["arguments"], labels) else call
-        for call in record["tools"]
-    ]
+    tools = [_without_blocks(call, labels) for call in record["tools"]]
     return {**record, "injected": injected, "tools": tools}
+
+
+def _without_blocks(call: Json, labels: Collection[str]) -> Json:
+    """Return a call without what it says of these blocks; one that shows all blocks has others."""
+    if _names(call["arguments"], labels):
+        return {**call, "arguments": LEFT, "result": LEFT}
+    result = call["result"]
+    for label in labels:
+        result = _without_element(result, label)
+    return {**call, "result": result}
 
 
 def without_hits(record: Json, labels: Collection[str]) -> Json:

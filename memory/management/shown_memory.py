@@ -17,6 +17,7 @@ from memory.management.reading import read
 from memory.service import Memory
 from memory.session.call_recording import (
     describe_call,
+    describe_sources,
     find_record_scope,
     record_call,
     refuse_erased,
@@ -25,7 +26,6 @@ from memory.session.memory_caller import CallResult, MemoryCaller, refusal
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.write_lock import owner_lock
 from memory.stores.sql.rows import call_records, recent_changes, scopes, visible_blocks
-from memory.stores.sql.rows.blocks import BlockSet
 
 SHOW = "memory_show"
 
@@ -75,8 +75,7 @@ async def read_memory(memory: Memory, caller: MemoryCaller) -> ShownMemory:
 
 def _read_memory(conn: Connection, caller: MemoryCaller) -> ShownMemory:
     scope_id = scopes.find(conn, caller.scope)
-    block_set = BlockSet(scope_id, caller.policy.blocks, shared=caller.scope)
-    blocks = visible_blocks.VisibleBlocks(conn, block_set).read()
+    blocks = visible_blocks.VisibleBlocks(conn, caller.block_set(scope_id)).read()
     passage_columns = t.passages.c
     conversation_columns = t.conversations.c
     passages = select(func.count()).where(
@@ -96,9 +95,8 @@ async def show_memory(memory: Memory, caller: MemoryCaller) -> CallResult:
     if text := refusal(caller, SHOW):
         return await record_refusal(memory, caller, tools.ToolCall("", SHOW, "{}"), text)
     shown_memory = await read_memory(memory, caller)
-    seen_versions = {label: block.version for label, block in shown_memory.blocks.items()}
     call = describe_call(caller, tools.ToolCall("", SHOW, "{}"), shown_memory.text, began)
-    explain = await _write_record(memory, caller, seen_versions, call)
+    explain = await _write_record(memory, caller, shown_memory.blocks, call)
     return CallResult(shown_memory.text, explain, shown_memory.to_json())
 
 
@@ -115,7 +113,7 @@ async def show_block(memory: Memory, caller: MemoryCaller, label: str) -> CallRe
     call = describe_call(
         caller, tools.ToolCall("", "resources/read", arguments), block.value, began
     )
-    explain = await _write_record(memory, caller, {label: block.version}, call)
+    explain = await _write_record(memory, caller, {label: block}, call)
     return CallResult(block.value, explain)
 
 
@@ -135,9 +133,11 @@ async def record_refusal(
 
 
 async def _write_record(
-    memory: Memory, caller: MemoryCaller, seen_versions: Mapping[str, int], call: Json
+    memory: Memory, caller: MemoryCaller, seen_blocks: Mapping[str, CoreBlock], call: Json
 ) -> str:
-    """Note that a caller saw versions of blocks; return the id of the call's record."""
+    """Note that a caller saw blocks as they are; return the id of the call's record."""
+    seen_versions = {label: block.version for label, block in seen_blocks.items()}
+    sources = describe_sources(seen_blocks.values())
 
     def work(conn: Connection) -> str:
         refuse_erased(conn, caller)
@@ -145,7 +145,8 @@ async def _write_record(
         previous_versions = call_records.seen_by(
             conn, find_record_scope(conn, caller, scope_id), caller.reader
         )
-        return record_call(conn, caller, {**previous_versions, **seen_versions}, call)
+        versions = {**previous_versions, **seen_versions}
+        return record_call(conn, caller, versions, call, sources)
 
     lock = owner_lock(caller.scope.tenant, caller.scope.user)
     return await memory.db.write(work, lock=lock)

@@ -24,17 +24,25 @@ from memory.service import Memory
 from memory.session.call_recording import (
     ACTOR,
     describe_call,
+    describe_sources,
     find_record_scope,
     record_call,
     refuse_erased,
 )
+from memory.session.caller_layers import read_layers
 from memory.session.memory_caller import CallResult, MemoryCaller, refusal
 from memory.stores.sql.engine.write_lock import owner_lock
 from memory.stores.sql.rows import call_records, scopes, visible_blocks
 from memory.stores.sql.rows import passage_lifecycle as fact_rows
-from memory.stores.sql.rows.blocks import BlockSet
 
-__all__ = ["DEFINITIONS", "SEARCHES", "WRITES", "CallResult", "MemoryCaller", "run_call"]
+__all__ = [
+    "DEFINITIONS",
+    "SEARCHES",
+    "WRITES",
+    "CallResult",
+    "MemoryCaller",
+    "run_call",
+]
 
 DEFINITIONS: Sequence[Json] = ALL
 LATE = (
@@ -63,8 +71,7 @@ async def run_call(memory: Memory, caller: MemoryCaller, name: str, arguments: s
 async def _run(memory: Memory, caller: MemoryCaller, call: tools.ToolCall) -> CallResult:
     began = time.perf_counter()
     await memory.db.filer.file_of(caller.scope.key, caller.policy.read_deadline)
-    scope_id = await read(memory, partial(scopes.find, scope=caller.scope))
-    context = _context(memory, caller, scope_id)
+    context = await read(memory, partial(_read_context, memory=memory, caller=caller))
     searched = await tools.run_searches([call], context)
     running_call = _RunningCall(caller, call, context, searched.get(0), began)
     lock = owner_lock(caller.scope.tenant, caller.scope.user)
@@ -74,18 +81,20 @@ async def _run(memory: Memory, caller: MemoryCaller, call: tools.ToolCall) -> Ca
     return result
 
 
-def _context(memory: Memory, caller: MemoryCaller, scope_id: int | None) -> tools.ToolContext:
+def _read_context(conn: Connection, memory: Memory, caller: MemoryCaller) -> tools.ToolContext:
     policy = caller.policy
+    scope_id = scopes.find(conn, caller.scope)
+    layers = read_layers(conn, caller, memory.shared)
     return tools.ToolContext(
         scope_id or 0,
-        BlockSet(scope_id, policy.blocks, shared=caller.scope),
+        caller.block_set(scope_id),
         memory.retrieval,
         caller.request_id,
         {},
         actor=ACTOR,
         screen=policy.screen,
         model_blocks=policy.model_blocks,
-        speaker=tools.Speaker(caller.said_by, caller.zone or policy.extraction.zone),
+        speaker=tools.Speaker(caller.said_by, caller.zone or policy.extraction.zone, layers),
     )
 
 
@@ -111,8 +120,11 @@ def _finish(conn: Connection, running_call: _RunningCall) -> CallResult:
     refuse_erased(conn, caller)
     scope_id = scopes.get_or_create(conn, scopes.current_owner(conn, caller.scope))
     context.scope_id = scope_id
-    context.block_set = BlockSet(scope_id, caller.policy.blocks, shared=caller.scope)
-    seen_versions = _find_seen(conn, caller, context.block_set)
+    context.block_set = caller.block_set(scope_id)
+    blocks = visible_blocks.VisibleBlocks(conn, context.block_set).read()
+    # A block is rewritten only by who was shown what is in it; every caller knows an empty one.
+    empty_blocks = {label: block.version for label, block in blocks.items() if not block.value}
+    seen_versions = {**_find_seen(conn, caller, scope_id), **empty_blocks}
     text = running_call.text
     if text is None:
         context.seen_versions = seen_versions
@@ -123,16 +135,11 @@ def _finish(conn: Connection, running_call: _RunningCall) -> CallResult:
     if not caller.only_reads:
         scopes.touch(conn, scope_id, outside=is_edit)
     description = describe_call(caller, call, text, running_call.began)
-    return CallResult(text, record_call(conn, caller, seen_versions, description))
+    sources = describe_sources(blocks.values(), context.speaker.layers.layers)
+    return CallResult(text, record_call(conn, caller, seen_versions, description, sources))
 
 
-def _find_seen(conn: Connection, caller: MemoryCaller, block_set: BlockSet) -> dict[str, int]:
-    """Return the versions of the blocks that the caller knows; of an empty one every caller does.
-
-    So a block is rewritten only by who was shown what is in it.
-    """
-    scope_id = find_record_scope(conn, caller, block_set.scope_id or 0)
-    seen_versions = call_records.seen_by(conn, scope_id, caller.reader)
-    blocks = visible_blocks.VisibleBlocks(conn, block_set).read()
-    empty_blocks = {label: block.version for label, block in blocks.items() if not block.value}
-    return {**seen_versions, **empty_blocks}
+def _find_seen(conn: Connection, caller: MemoryCaller, scope_id: int) -> dict[str, int]:
+    """Return the versions of the blocks that the caller was shown."""
+    record_scope = find_record_scope(conn, caller, scope_id)
+    return call_records.seen_by(conn, record_scope, caller.reader)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
 from memory import tools
 from memory.conversation.messages import Json
+from memory.core.blocks import CoreBlock
+from memory.core.layers import Layer
 from memory.errors import ErasedMeanwhile
 from memory.ids import clock, new_id, new_key
 from memory.scope import owner_key
@@ -74,10 +76,28 @@ def describe_call(caller: MemoryCaller, call: tools.ToolCall, text: str, began: 
     }
 
 
+def describe_sources(blocks: Iterable[CoreBlock], layers: Sequence[Layer] = ()) -> Json:
+    """Return what a record tells of the shared blocks and the layers that a call may show.
+
+    By these, what was shown is hidden from who does not read them any more.
+    """
+    sources: Json = {}
+    if shared_blocks := {block.label: block.id for block in blocks if block.shared}:
+        sources["shared"] = shared_blocks
+    if layers:
+        labels = [layer.label for layer in layers]
+        sources["layers"] = {"read": labels, "blocks": {}, "recall": {}}
+    return sources
+
+
 def record_call(
-    conn: Connection, caller: MemoryCaller, seen_versions: Mapping[str, int], call: Json
+    conn: Connection,
+    caller: MemoryCaller,
+    seen_versions: Mapping[str, int],
+    call: Json,
+    sources: Json,
 ) -> str:
-    """Write the explain record of a call; return its id."""
+    """Write the explain record of a call; return its id. sources: see `describe_sources`."""
     key = new_key()
     ident = f"{new_id('explain')}{key:016x}"
     scope_id = scopes.find(conn, caller.scope) or 0
@@ -85,10 +105,13 @@ def record_call(
         "id": ident,
         "object": "explain",
         "request_id": caller.request_id,
-        "agent": caller.scope.agent,
+        "agent": caller.scope.agent_name,
+        **({"project": caller.scope.project} if caller.scope.project else {}),
+        **({"home": "agent"} if caller.said_by is not None else {}),
         **NO_TURN,
         "wire": ACTOR,
         "tools": [call],
+        **sources,
         **caller.extra_members,
     }
     where = find_record_scope(conn, caller, scope_id)

@@ -8,6 +8,8 @@ from memory.conversation.messages import Json
 from memory.core.tool_definitions import WRITES
 from memory.scope import Scope
 from memory.session.request import Policy
+from memory.stores.sql.rows.blocks import BlockSet
+from memory.stores.sql.rows.general_memory import GeneralBlocks
 
 # The memory that a user has without an agent.
 DEFAULT_AGENT = "default"
@@ -38,6 +40,16 @@ class MemoryCaller:
     def only_reads(self) -> bool:
         """Whether nothing is written for this caller but the explain record."""
         return self.mode == "read"
+
+    @property
+    def general_blocks(self) -> GeneralBlocks | None:
+        """The blocks outside of the caller's project, None for who is in none."""
+        return self.policy.general_blocks(self.scope)
+
+    def block_set(self, scope_id: int | None) -> BlockSet:
+        """Return the blocks that the caller sees. scope_id: the row of their memory."""
+        defaults = self.policy.blocks_in(self.scope.project)
+        return BlockSet(scope_id, defaults, shared=self.scope, general=self.general_blocks)
 
     @property
     def scope_of_record(self) -> Scope:

@@ -12,7 +12,7 @@ from memory.session.context import TurnContext
 from memory.session.message_delivery import MessageDelivery
 from memory.stores.sql.engine.database import NO_TURNS
 from memory.stores.sql.rows import agent_inbox
-from memory.stores.sql.rows.agent_inbox import InboxAddress
+from memory.stores.sql.rows.agent_inbox import InboxAddress, RepeatedTurn
 
 log = logging.getLogger("mnemogate")
 DAY = 86400.0
@@ -35,7 +35,10 @@ async def read_waiting(turn: TurnContext) -> MessageDelivery | None:
     to = InboxAddress(ask.scope.tenant, ask.scope.user, ask.scope.agent)
     claimed_ids = turn.services.claimed_messages
     query = agent_inbox.waiting(
-        to, clock.now() - limits.days * DAY, limits.messages + len(claimed_ids)
+        to,
+        clock.now() - limits.days * DAY,
+        limits.messages + len(claimed_ids),
+        _repeated_turn(turn),
     )
     try:
         with turn.attempt.patience.of(turn.policy.read_deadline) as seconds:
@@ -53,6 +56,21 @@ async def read_waiting(turn: TurnContext) -> MessageDelivery | None:
     if delivered_messages:
         return MessageDelivery(delivered_messages, ask.scope.tag)
     return None
+
+
+def _repeated_turn(turn: TurnContext) -> RepeatedTurn:
+    """Return the turn that this one repeats: a retry, or an answer that is asked for anew.
+
+    Conversations may begin with the same words, so that a first message repeats another one only
+    if the client says that it does.
+    """
+    snapshot = turn.snapshot
+    previous_node = snapshot.past.node
+    if previous_node is not None:
+        return RepeatedTurn(snapshot.turn.chain.end, previous_node.id)
+    if turn.ask.certain:
+        return RepeatedTurn(snapshot.turn.chain.end)
+    return RepeatedTurn()
 
 
 def release_messages(turn: TurnContext) -> None:

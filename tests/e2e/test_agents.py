@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import uuid
 
 import pytest
 
@@ -182,8 +183,13 @@ async def test_a_p2_a_free_name_in_the_header_is_an_agent_without_a_profile(data
         assert "You are Sam" in system_of(up.bodies[-1])
         got = await live.chat("Hi", {"x-memory-agent": "free"}, model="agent:support")
         assert (got.status_code, got.json()["error"]["code"]) == (400, "agent_conflict")
-        got = await live.chat("Hi", {"x-memory-agent": "support"}, model="agent:support")
-        assert got.status_code == 200
+        # By any spelling of its name it is the same agent.
+        digits = live.gateway.agents.configured["support"].id.removeprefix("agent_")
+        spelled = f"agent-{uuid.UUID(digits)}"
+        for name in ("support", f"agent_{digits}", spelled):
+            for model in ("support", spelled):
+                got = await live.chat("Hi", {"x-memory-agent": name}, model=f"agent:{model}")
+                assert (got.status_code, got.headers["x-memory-agent"]) == (200, "support")
 
 
 async def test_a_p2_an_agent_without_a_model_works_by_its_header_alone(data):
@@ -259,7 +265,7 @@ async def test_a_p4_models_list_an_agent_for_the_keys_that_may_call_it(data):
     keys = ({}, {"agents": []}, {"agents": ["other-*"]}, {"models": ["agent:*"]}, {"models": ["x"]})
     async with Model("Hi.") as up, gateway(up, data, agents(), *keys) as live:
         card = {"id": "agent:support", "object": "model", "owned_by": "t"}
-        for i, may in enumerate((True, False, False, True, True)):
+        for i, may in enumerate((True, False, False, True, False)):
             key = {"authorization": f"Bearer {SECRET}{i or ''}"}
             listed = (await live.http.get(f"{live.url}/models", headers=key)).json()["data"]
             found = [m for m in listed if m["id"] == "agent:support"]
@@ -273,11 +279,13 @@ async def test_a_p4_models_list_an_agent_for_the_keys_that_may_call_it(data):
                 assert one.json() == found[0]
             else:
                 assert found == []
-                for refused in (one, by_model, by_header):
-                    error = refused.json()["error"]
-                    assert (refused.status_code, error["code"]) == (403, "agent_not_allowed")
-            # A key may call an agent that it names, or whose model it may call.
-            assert by_model.status_code == (403 if not may or i == 4 else 200)
+                for refused in (one, by_model, by_header)[: 2 if i == 4 else 3]:
+                    # A key may call an agent that it names, or whose model it may call.
+                    code = "model_not_allowed" if i == 4 else "agent_not_allowed"
+                    assert (refused.status_code, refused.json()["error"]["code"]) == (403, code)
+            assert by_model.status_code == (200 if may else 403)
+            # With a model of its own choice a key needs no right to the agent's, but to that one.
+            assert by_header.status_code == (200 if i in (0, 4) else 403)
         assert (await live.chat("Hi")).status_code == 200
 
 
@@ -544,6 +552,10 @@ async def test_a_profile_has_a_name_of_its_own_and_of_the_right_form(data):
             assert (got.status_code, got.json()["error"]["code"]) == (status, "agent_in_config")
         shown = (await live.memory("GET", "/agents/support")).json()
         assert (shown["source"], shown["version"]) == ("config", 0)
+        by_id = await put(live, shown["id"], model="m")
+        assert (by_id.status_code, by_id.json()["error"]["code"]) == (409, "agent_in_config")
+        renamed = await live.memory("PUT", "/agents/w", json={"model": "m", "name": "x"})
+        assert (renamed.status_code, renamed.json()["error"]["param"]) == (400, "name")
         assert (await live.memory("GET", f"/agents/{shown['id']}")).json() == shown
         versions = await live.memory("GET", "/agents/support/versions")
         assert (versions.status_code, versions.json()["data"]) == (200, [])

@@ -250,6 +250,30 @@ async def test_a_d4_an_ask_reads_the_memory_of_the_asking_turns_user(data):
         assert "shell" not in offered(helper)
 
 
+async def test_a_d4_what_an_agent_with_one_memory_has_with_another_is_reached_by_its_name(data):
+    save = call("archival_memory_insert", {"content": "The boat is blue"})
+    team = Team(worker_4=[calls(ask("helper")), "Done."], helper=[calls(save), "Saved."])
+    async with team as up, gateway(up, data, config()) as live:
+        told = await live.memory(
+            "POST",
+            "/agents/helper/inbox?user=agent%3Aworker-4",
+            json={"text": "Paint it"},
+            headers=ADMIN,
+        )
+        assert told.status_code == 201, told.text
+        await chat(live, "worker-4")
+        assert "Paint it" in up.of("helper")[0]["messages"][-1]["content"]
+        for path, count in (
+            ("/users/agent%3Aworker-4/passages?agent=helper", 1),
+            ("/users/agent%3Aworker-4/passages", 0),
+            ("/users/user%3Aagent%3Aworker-4/passages?agent=helper", 0),
+            ("/agents/helper/inbox?user=agent%3Aworker-4", 1),
+            ("/agents/helper/inbox?user=user%3Aagent%3Aworker-4", 0),
+        ):
+            found = await live.memory("GET", path, headers=ADMIN)
+            assert len(found.json()["data"]) == count, path
+
+
 async def test_agents_of_other_tenants_and_unnamed_requests_reach_nobody(data):
     keys = config()
     keys["keys"].append({"name": "other", "key": f"{SECRET}-other", "tenant": "u"})

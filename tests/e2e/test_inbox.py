@@ -94,6 +94,30 @@ async def test_a_d1_a_failed_turn_delivers_them_again(data):
         assert [m["delivered_at"] is None for m in await listed(live, "worker")] == [False]
 
 
+async def test_a_d1_a_turn_that_is_asked_anew_has_the_same_messages(data):
+    async with Model("One.", "Two.") as up, gateway(up, data) as live:
+        await put(live, "worker", model="m", home="agent")
+        history = [{"role": "user", "content": "Go"}]
+        await leave(live, "worker", "First")
+        retried = {"x-stainless-retry-count": "1"}
+        # A retry whose first attempt was answered, and a new conversation with the same words.
+        for headers, shown in (({}, 1), (retried, 1), (retried, 1), ({}, 0)):
+            got = await live.chat(history, headers, model="agent:worker")
+            assert newest(up).count("First") == shown
+        history += [got.json()["choices"][0]["message"], {"role": "user", "content": "More"}]
+        await leave(live, "worker", "Second")
+        await live.chat(history, model="agent:worker")
+        body = up.bodies[-1]
+        assert newest(up).count("Second") == 1
+        for headers in ({}, retried):
+            got = await live.chat(history, headers, model="agent:worker")
+            assert up.bodies[-1] == body
+        history += [got.json()["choices"][0]["message"], {"role": "user", "content": "On"}]
+        await live.chat(history, model="agent:worker")
+        assert up.bodies[-1]["messages"][: len(body["messages"])] == body["messages"]
+        assert newest(up) == "On"
+
+
 async def test_nothing_is_delivered_without_full_memory_or_to_another_user(data):
     async with Model(*["Hi."] * 6) as up, gateway(up, data) as live:
         await put(live, "helper", model="m")

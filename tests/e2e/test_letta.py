@@ -941,6 +941,29 @@ async def test_blocks_are_listed_in_pages_by_id_oldest_first(data):
             check_error(await strange.ask(method, path, 403, json=BLOCKS[0]), "forbidden")
 
 
+async def test_what_an_agent_has_is_listed_in_pages_in_either_order(data):
+    blocks = [{"label": label, "value": ""} for label in ("a", "b", "c")]
+    async with Model("Hi.") as up, door(up, data) as letta:
+        made = await letta.post("agents", model="m", memory_blocks=blocks)
+        for path in (f"agents/{made['id']}/core-memory/blocks", f"agents/{made['id']}/tools"):
+            ids = [item["id"] for item in await letta.get(path)]
+            for order, ordered_ids in (("asc", ids), ("desc", ids[::-1])):
+                seen_ids = []
+                while page := await letta.get(
+                    path,
+                    params={"order": order, "limit": 2, "after": seen_ids[-1] if seen_ids else ""},
+                ):
+                    seen_ids += [item["id"] for item in page]
+                assert seen_ids == ordered_ids
+                params = {"order": order, "before": ordered_ids[2], "limit": 1}
+                assert [item["id"] for item in await letta.get(path, params=params)] == [
+                    ordered_ids[1]
+                ]
+            check_error(
+                await letta.ask("GET", path, 422, params={"order": "up"}), "unprocessable", "order"
+            )
+
+
 async def test_blocks_made_with_an_agent_go_with_the_last_one_that_has_them(data):
     async with Model("Hi.") as up, door(up, data) as letta:
         alone = await letta.post("blocks", label="board", value="Plan.")
@@ -1075,6 +1098,39 @@ async def test_the_passages_of_an_agent(data):
         ):
             check_error(await letta.ask("POST", path, 422, json=sent), "unprocessable", param)
         await letta.ask("POST", path, 422, json={"text": " "})
+
+
+async def test_a_project_of_the_client_is_a_part_of_the_agents_memory(data):
+    async with Model("Hi.") as up, door(up, data) as letta:
+        human = {"label": "human", "value": "Name: Ada."}
+        made = await letta.post("agents", model="m", memory_blocks=[human])
+        path = f"agents/{made['id']}"
+        inside = Letta(letta.live, **{"x-project": "apollo"})
+        ours = Letta(letta.live, **{"x-memory-project": "apollo", "x-project": "gemini"})
+        await letta.post(f"{path}/archival-memory", text="Ada likes tea.")
+        got = await inside.ask("POST", f"{path}/archival-memory", json={"text": "Launch in May."})
+        assert got.headers["x-memory-project"] == "apollo"
+        got = await say(inside, made, "Inside")
+        assert got.headers["x-memory-project"] == "apollo"
+        assert human["value"] in str(up.bodies[-1])
+        await say(letta, made, "Outside")
+        assert "Inside" not in str(up.bodies[-1])
+        for client, text, words in (
+            (letta, "Ada likes tea.", "Outside"),
+            (inside, "Launch in May.", "Inside"),
+            (ours, "Launch in May.", "Inside"),
+        ):
+            assert [p["text"] for p in await client.get(f"{path}/archival-memory")] == [text]
+            listed = await client.get(f"{path}/messages", params={"order": "asc"})
+            assert [m["content"] for m in listed] == [words, "Hi."]
+        await letta.live.memory("PUT", "/projects/apollo", json={"users": ["ann"]})
+        for method, rest, sent in (
+            ("GET", "messages", None),
+            ("POST", "archival-memory", {"text": "x"}),
+            ("POST", "messages", {"input": "x"}),
+        ):
+            refused = await inside.ask(method, f"{path}/{rest}", 403, json=sent)
+            check_error(refused, "project_not_allowed", "x-memory-project")
 
 
 async def test_the_tools_of_an_agent_are_attached_and_detached(data):

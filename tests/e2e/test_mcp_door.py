@@ -713,3 +713,91 @@ async def test_who_calls_an_agents_own_memory_is_no_member_of_what_it_shares(dat
             got = await found.live.memory("GET", path, headers=key)
             assert (got.status_code, "quetzal" in got.text) == (200, False)
             assert "support" not in got.text
+
+
+async def shares(live):
+    """Make a team with ann in it, its passage, and a shared block of ann's."""
+    sent = {"json": {"write": True}}
+    await live.memory("PUT", "/teams/platform", json={})
+    await live.memory("PUT", "/teams/platform/members/ann", **sent)
+    await live.memory("POST", "/teams/platform/passages", json={"content": "Deploys on Friday"})
+    members = [{"user": "ann", "write": True}]
+    block = {"label": "board", "value": "Build the boat", "members": members}
+    return (await live.memory("POST", "/shared-blocks", json=block)).json()["id"]
+
+
+async def test_a_t1_the_door_reads_and_writes_the_layers_of_its_user_until_they_leave(data):
+    async with door(data, path="/u/ann/mcp", key=f"{SECRET}1") as ann:
+        bob = Door(ann.live, "/u/bob/mcp", SECRET)
+        (before,) = [t for t in await listed(ann) if t["name"] == "archival_memory_insert"]
+        assert "share" not in before["inputSchema"]["properties"]
+        block = await shares(ann.live)
+        (insert,) = [t for t in await listed(ann) if t["name"] == "archival_memory_insert"]
+        assert insert["inputSchema"]["properties"]["share"]["enum"] == ["team:platform"]
+        assert [t for t in await listed(bob) if t["name"] == insert["name"]] == [before]
+        found = await ann.call(SEARCH, query="deploys")
+        (hit,) = found["structuredContent"]["hits"]
+        assert (hit["layer"], hit["content"]) == ("team:platform", "Deploys on Friday")
+        told = await ann.text(insert["name"], content="Rolls back on Monday", share=hit["layer"])
+        assert told == "Stored in team:platform."
+        assert "Nothing found" in await bob.text(SEARCH, query="deploys")
+        refused = await bob.call(insert["name"], content="x", share="team:platform")
+        assert refused["isError"]
+        calls = (
+            (SEARCH, {"query": "deploys"}, "Friday"),
+            ("memory_show", {}, "boat"),
+            (APPEND, {"label": "board", "content": "and the oars"}, "oars"),
+        )
+        records = []
+        for name, arguments, word in calls:
+            params = {"name": name, "arguments": arguments}
+            got = await ann.ask("tools/call", params)
+            path = f"/explain/{got.headers['x-memory-explain']}"
+            records.append((path, word))
+            shown = await ann.live.memory("GET", path, headers=ann.headers)
+            assert word in str(shown.json()["tools"])
+        for path in (f"/shared-blocks/{block}/members/ann", "/teams/platform/members/ann"):
+            await ann.live.memory("DELETE", path)
+        assert "Nothing found" in await ann.text(SEARCH, query="deploys")
+        for path, word in records:
+            # Who left is not told by what was recorded either; the operator is.
+            shown = (await ann.live.memory("GET", path, headers=ann.headers)).json()["tools"]
+            assert word not in str(shown)
+            assert "(layer left)" in str(shown)
+            assert word in str((await ann.live.memory("GET", path)).json()["tools"])
+
+
+async def listed(found):
+    return (await found.ask("tools/list")).json()["result"]["tools"]
+
+
+async def test_a_t3_what_the_door_writes_in_a_project_is_in_that_project_alone(data):
+    async with door(data, path="/u/ann/mcp") as ann:
+        await ann.live.memory("PUT", "/projects/apollo", json={"users": ["ann"]})
+        await ann.call(APPEND, label="human", content="Likes tea")
+        await ann.call("archival_memory_insert", content="Owns a boat")
+        inside = Door(ann.live, "/u/ann/mcp?project=apollo")
+        got = await inside.ask("tools/call", {"name": "memory_show"})
+        assert got.headers["x-memory-project"] == "apollo"
+        blocks = {b["label"]: b for b in got.json()["result"]["structuredContent"]["blocks"]}
+        assert (blocks["human"]["value"], blocks["human"]["read_only"]) == ("Likes tea", True)
+        assert not blocks["project"]["read_only"]
+        assert (await inside.call(APPEND, label="human", content="x"))["isError"]
+        by_header = Door(ann.live, "/u/ann/mcp", **{"x-memory-project": "apollo"})
+        for label, call in (
+            (APPEND, {"label": "project", "content": "Launch in May"}),
+            ("archival_memory_insert", {"content": "The boat is for the launch"}),
+        ):
+            assert not (await by_header.call(label, **call))["isError"]
+        hits = (await inside.call(SEARCH, query="boat"))["structuredContent"]["hits"]
+        assert {h["content"] for h in hits} == {"Owns a boat", "The boat is for the launch"}
+        for other in (ann, Door(ann.live, "/u/ann/mcp?project=gemini")):
+            hits = (await other.call(SEARCH, query="boat"))["structuredContent"]["hits"]
+            assert [h["content"] for h in hits] == ["Owns a boat"]
+            assert "Launch" not in await other.text("memory_show")
+        for path in ("/u/bob/mcp?project=apollo", "/u/ann/mcp?project=apollo&project=x"):
+            refused = await Door(ann.live, path).ask("tools/call", {"name": "memory_show"})
+            assert refused.status_code == (403 if "bob" in path else 400)
+        chat = await ann.live.chat("Hi", {"x-memory-project": "apollo"}, user="ann")
+        assert chat.status_code == 200
+        assert "Launch in May" in str(ann.up.bodies[-1])

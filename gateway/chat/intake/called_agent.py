@@ -19,6 +19,7 @@ from gateway.routing.agents import (
     Agent,
     check_call,
     named_agent,
+    own_id,
     unknown_agent,
 )
 from gateway.routing.inner_call import AskChain
@@ -116,7 +117,7 @@ async def called_agent(
         names = [known_agent.name for known_agent in await gateway.agents.list_agents(principal)]
         raise unknown_agent(by_model, names)
     check_call(principal, agent)
-    if by_header is not None and by_header not in (agent.name, agent.id):
+    if by_header is not None and own_id(by_header) not in (agent.name, agent.id):
         raise BadRequest(
             f"The request names two agents: `model` the agent {agent.name!r}, X-Memory-Agent "
             f"{by_header[:64]!r}. Name one.",

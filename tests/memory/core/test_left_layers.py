@@ -27,6 +27,7 @@ def record():
         "tools": [
             {"name": "core_memory_append", "arguments": '{"label":"board"}', "result": WORD},
             {"name": "core_memory_append", "arguments": '{"label":"human"}', "result": "Saved"},
+            {"name": "memory_show", "arguments": "{}", "result": compile_core(blocks, TAG)},
         ],
     }
 
@@ -40,6 +41,7 @@ def test_nothing_of_a_block_that_was_left_is_shown_and_the_others_stay():
     assert f'<board change="appended">{LEFT}</board>' in shown["injected"]["notes"][0]["text"]
     assert "Likes tea" in text
     assert "About human" in text
-    assert [call["result"] for call in shown["tools"]] == [LEFT, "Saved"]
+    assert [call["result"] for call in shown["tools"][:2]] == [LEFT, "Saved"]
+    assert shown["tools"][2]["result"] == shown["injected"]["core"]
     assert given == record()  # it is not changed
     assert without_layers(given, []) == given

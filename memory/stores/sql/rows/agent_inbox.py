@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, insert, literal, or_, select, tuple_, update
+from sqlalchemy import (
+    Connection,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from memory.errors import NotFound
 from memory.ids import clock, new_id
@@ -18,13 +30,20 @@ from memory.stores.sql.rows.scopes import UserName
 RECORDS = 1000
 
 x = t.agent_inbox.c
+n = t.nodes.c
+# Of messages whose turn is asked for anew: its answer may have reached nobody, or is replaced.
+ASKED_AGAIN = exists().where(
+    n.id == x.turn,
+    n.asked == bindparam("asked", type_=n.asked.type),
+    n.parent.is_not_distinct_from(bindparam("parent", type_=n.parent.type)),
+)
 WAITING = (
     select(t.agent_inbox)
     .where(
         x.tenant == bindparam("tenant"),
         x.owner == bindparam("owner"),
         x.agent == bindparam("agent"),
-        x.delivered_at.is_(None),
+        or_(x.delivered_at.is_(None), ASKED_AGAIN),
         x.created_at >= bindparam("since"),
     )
     .order_by(x.created_at, x.id)
@@ -38,6 +57,17 @@ class InboxAddress(msgspec.Struct, frozen=True):
     tenant: str
     owner: str
     agent: str
+
+
+class RepeatedTurn(msgspec.Struct, frozen=True):
+    """What a turn that may be asked for anew follows.
+
+    asked: link of its last message, None for a turn that repeats none. parent: node of the answer
+    before it.
+    """
+
+    asked: bytes | None = None
+    parent: int | None = None
 
 
 class NewInboxMessage(msgspec.Struct, frozen=True):
@@ -78,8 +108,13 @@ def put(conn: Connection, new_message: NewInboxMessage) -> InboxMessage:
     return message
 
 
-def waiting(address: InboxAddress, since: float, max_messages: int) -> Query:
-    """Return the query for the messages that wait, oldest first. since: older ones do not."""
+def waiting(
+    address: InboxAddress, since: float, max_messages: int, repeated_turn: RepeatedTurn
+) -> Query:
+    """Return the query for the messages that wait, oldest first. since: older ones do not.
+
+    repeated_turn: what it delivered is delivered again.
+    """
     return Query(
         WAITING,
         {
@@ -88,6 +123,8 @@ def waiting(address: InboxAddress, since: float, max_messages: int) -> Query:
             "agent": address.agent,
             "since": since,
             "most": max_messages,
+            "asked": repeated_turn.asked,
+            "parent": repeated_turn.parent,
         },
     )
 
@@ -126,10 +163,9 @@ def take_back(conn: Connection, address: InboxAddress, ident: str) -> None:
 
 def deliver(conn: Connection, idents: Sequence[str], turn: int) -> None:
     """Note that the answer to a turn delivers these messages."""
+    delivered_at = func.coalesce(x.delivered_at, clock.now())
     conn.execute(
-        update(t.agent_inbox)
-        .where(x.id.in_(idents), x.delivered_at.is_(None))
-        .values(delivered_at=clock.now(), turn=turn)
+        update(t.agent_inbox).where(x.id.in_(idents)).values(delivered_at=delivered_at, turn=turn)
     )
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from memory.conversation.messages import Json
 from memory.ids import clock, key_at
+from memory.scope import Scope, home_of, memory_name
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.rows.scopes import VisibleScopes
 
@@ -58,17 +59,23 @@ def seen_by(conn: Connection, scope_id: int, reader: bytes) -> dict[str, int]:
     return dict(msgspec.json.decode(seen_versions))
 
 
-def find(conn: Connection, reach: VisibleScopes, key: int) -> Json | None:
-    """Return a record that a key may see, with its user."""
+def find(conn: Connection, reach: VisibleScopes, key: int) -> tuple[Json, Scope] | None:
+    """Return a record that a key may see, with its user, and whose memory was called."""
     query = (
-        select(r.record, t.scopes.c.user)
+        select(r.record, t.scopes.c.tenant, t.scopes.c.user, t.scopes.c.agent)
         .join(t.scopes, t.scopes.c.id == r.scope_id)
         .where(r.id == key, *reach.conditions())
     )
     row = conn.execute(query).first()
     if row is None:
         return None
-    return {**msgspec.json.decode(row.record), "user": row.user}
+    record = {**msgspec.json.decode(row.record), "user": row.user}
+    if record.get("home") != "agent":
+        return record, Scope(row.tenant, row.user, row.agent, b"")
+    # The memory of an agent, whose record is that of the user who called it.
+    agent = record["agent"]
+    memory = memory_name(agent, record.get("project", ""))
+    return record, Scope(row.tenant, home_of(agent), memory, b"")
 
 
 def expire(conn: Connection, before: float) -> int:

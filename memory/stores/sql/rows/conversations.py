@@ -147,23 +147,34 @@ def find_explain_record(conn: Connection, reach: VisibleScopes, ident: str) -> J
     if row is not None:
         record = _record_of_id(row.record, ident)
     if row is None or record is None:
-        call_record = call_records.find(conn, reach, int(id_match[1], 16))
-        if call_record is not None and call_record["id"] == ident:
-            return call_record
-        return None
+        found_call = call_records.find(conn, reach, int(id_match[1], 16))
+        if found_call is None or found_call[0]["id"] != ident:
+            return None
+        call_record, scope = found_call
+        return _without_left(conn, reach, call_record, scope)
     if record["injected"]["core"] is None:
         core = select(t.epochs.c.core).where(t.epochs.c.id == record["epoch"]["id"])
         record["injected"]["core"] = conn.execute(core).scalar() or ""
-    if reach.users is not None and record.get("shared"):
-        seen_blocks = shared_members.list_seen(conn, Scope(row.tenant, row.user, row.agent, b""))
+    record = _without_left(conn, reach, record, Scope(row.tenant, row.user, row.agent, b""))
+    return {**record, "user": row.user}
+
+
+def _without_left(conn: Connection, reach: VisibleScopes, record: Json, scope: Scope) -> Json:
+    """Return a record without what its user does not read any more; a trusted key sees all.
+
+    scope: the memory that the record is of.
+    """
+    if reach.users is None:
+        return record
+    if record.get("shared"):
+        seen_blocks = shared_members.list_seen(conn, scope)
         readable_ids = {seen_block.block.id for seen_block in seen_blocks}
         hidden_labels = [
             label for label, block in record["shared"].items() if block not in readable_ids
         ]
         record = without_layers(record, hidden_labels)
-    if reach.users is not None and record.get("layers"):
-        scope = Scope(row.tenant, row.user, row.agent, b"")
+    if record.get("layers"):
         labels = {OWN, *(layer.label for layer in layers.list_layers(conn, scope))}
         hidden_labels = [label for label in record["layers"]["read"] if label not in labels]
         record = without_hits(record, hidden_labels)
-    return {**record, "user": row.user}
+    return record

@@ -53,6 +53,15 @@ def read_with_layers(
     return shown_blocks
 
 
+def read_layers(conn: Connection, scope: Scope, general: General | None) -> Layers:
+    """Return the layers that a named scope reads beside its own memory, the nearest first.
+
+    general: of a memory in a project, the blocks outside of it.
+    """
+    own_layers = [] if general is None else [read_general(conn, general).layer]
+    return [*own_layers, *list_layers(conn, scope)]
+
+
 def read_all(conn: Connection, block_set: BlockSet, scope: Scope) -> dict[str, CoreBlock]:
     """Return the blocks of a named scope, whether they fit its prompt or not."""
     seen_blocks = shared_members.list_seen(conn, scope)
