@@ -100,11 +100,19 @@ async def test_t_g7_after_a_kill_no_write_or_ask_runs_again_a_read_does_a_finish
         assert (pay[-5:], look[-5:]) == ("\npaid", "\nseen")
 
 
-async def leave_in_a_run(live, server):
-    """Ask, and close the connection while a run is under way."""
+async def leave_in_a_run(live, server, done=""):
+    """Ask, and close the connection while a run is under way. done: a tool that is over by then."""
     url = f"{live.url}/chat/completions"
     asking = asyncio.create_task(live.http.post(url, json=ASK, headers=ONCE))
     assert await within(20, lambda: server.running)
+    async with asyncio.timeout(20):
+        while (
+            done
+            and not (
+                await live.memory("GET", "/tool-calls", params={"tool": done, "status": "ok"})
+            ).json()["data"]
+        ):
+            await asyncio.sleep(0.02)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     assert await within(3, lambda: not server.running)
@@ -112,18 +120,27 @@ async def leave_in_a_run(live, server):
 
 @pytest.mark.parametrize("idempotent", [False, True])
 async def test_t_g7_a_client_that_leaves_and_retries_does_not_pay_twice(data, idempotent):
-    asked = calls(call("pay", {"city": "x"}, "c1"))
+    asked = calls(call("pay", {"city": "x"}, "c1"), call("note", {"city": "x"}, "c2"))
     async with ToolServer(pay="paid") as server, Model(asked, "Done.") as up:
         server.delays["pay"] = 5
         tools = {"pay": server.writing("pay", idempotent=idempotent)}
+        tools["note"] = server.writing("note")
         async with gateway(up, data, granting(tools)) as live:
-            await leave_in_a_run(live, server)
+            await leave_in_a_run(live, server, "note")
             server.delays.clear()
             got = await live.http.post(f"{live.url}/chat/completions", json=ASK, headers=ONCE)
             assert got.json()["choices"][0]["message"]["content"] == "Done."
             assert len(server.runs("pay")) == 1 + idempotent
-            (pay,) = results_of(up.bodies[-1])
+            assert len(server.runs("note")) == 1
+            pay, note = results_of(up.bodies[-1])
             assert pay == NOT_KNOWN or idempotent
+            assert note.endswith("\ndone")
+            path = f"/explain/{got.headers['x-memory-explain']}"
+            told = (await live.memory("GET", path)).json()["tools"]
+            assert [(t["entry"], t["kind"], t["status"]) for t in told] == [
+                ("pay", "http", "ok" if idempotent else "unknown"),
+                ("note", "http", "replayed"),
+            ]
 
 
 async def test_t_g7_memory_edits_are_committed_before_a_slow_run_ends_and_once(data):

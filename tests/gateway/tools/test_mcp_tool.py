@@ -47,6 +47,13 @@ async def kind(pins, name="probe", **settings):
             await made.close()
 
 
+async def test_no_problem_tells_the_command_of_an_entry(tmp_path):
+    async with database(tmp_path) as pins, kind(pins, command="/no/such-place/tool") as made:
+        await until(lambda: made.problem != "connecting")
+        assert made.problem.startswith("failed: ")
+        assert "such-place" not in f"{made.problem} {made.last_error}"
+
+
 async def until(condition, seconds=20.0):
     ends = time.monotonic() + seconds
     while not condition():
