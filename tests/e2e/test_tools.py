@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -347,3 +348,7 @@ async def test_what_is_taken_back_while_a_turn_runs_is_refused_from_the_next_cal
             headers, model = {}, "m"
             assert await taking_back(reload) == [True, False, True]
             assert len(other.requests) == 1
+            brought = live.gateway.toolbox.entries["b"].kind
+            brought.close = AsyncMock(wraps=brought.close)
+        # What a reload brought is closed with the gateway.
+        brought.close.assert_awaited_once()
