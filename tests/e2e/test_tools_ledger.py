@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from memory.errors import StoreUnavailable
 from tests.e2e.killed_writes import KilledWrites
 from tests.e2e.operator_tools import ToolServer, gateway, granting
 from tests.e2e.wire.child import child
@@ -166,3 +167,25 @@ async def test_no_kill_makes_a_write_run_twice_and_unknown_is_what_was_started(t
     tally = await KilledWrites(tmp_path, seed=3).play(3)
     assert tally.faults == []
     assert tally.points == 3
+
+
+async def test_a_store_that_takes_no_row_refuses_writes_and_lets_reads_run(data, monkeypatch):
+    async def fail(*_, **__):
+        raise StoreUnavailable("down")
+
+    def break_store(seen, wire):
+        monkeypatch.setattr(live.gateway.memory.db, "write", fail)
+        return calls(call("look", {"city": "x"}, "c1"), call("pay", {"city": "x"}, "c2"))
+
+    async with ToolServer() as server, Model("Hi.") as up:
+        tools = {"look": server.entry("look"), "pay": server.writing("pay")}
+        async with gateway(up, data, granting(tools)) as live:
+            await live.chat("Hello", user="ada")
+            up.script[:] = [break_store, "Done."]
+            got = await live.chat("Go", user="ada")
+            assert (got.status_code, got.headers["x-memory-status"]) == (200, "degraded")
+            look, pay = results_of(up.bodies[-1])
+            assert look.endswith("\ndone")
+            assert pay.startswith("Error: pay was not run, because the memory cannot record it")
+            assert [len(server.runs(name)) for name in ("look", "pay")] == [1, 0]
+            monkeypatch.undo()
