@@ -153,6 +153,10 @@ class RoundRunner:
         mask = self._turn.policy.screen.mask
         for place, call in enumerate(calls):
             result = ledger.results[place]
+            record = ledger.ended.get(place)
+            if result is None and record is None:
+                # Of the memory, given up.
+                continue
             entry = {
                 "round": ledger.number,
                 "name": call.name,
@@ -160,7 +164,6 @@ class RoundRunner:
                 "result": "" if result is None else text_of_result(result),
                 "ms": elapsed,
             }
-            record = ledger.ended.get(place)
             if record is not None and call.name in OURS:
                 entry |= record.facts
             elif record is not None:

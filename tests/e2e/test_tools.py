@@ -187,8 +187,9 @@ async def test_t_g6_a_quiet_stream_is_kept_alive_and_a_client_that_leaves_ends_t
             body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
             url = f"{live.url}/chat/completions"
             async with live.http.stream("POST", url, json=body) as streamed:
-                async for _ in streamed.aiter_raw():
-                    break
+                # Held, since the connection closes with it.
+                chunks = streamed.aiter_raw()
+                await anext(chunks)
                 assert await within(5, lambda: len(server.requests) == 2)
             await server.requests[-1].leaves(1.5)
             # What was shown is recorded, and which run was given up.
