@@ -359,6 +359,7 @@ def _policy(settings: Settings) -> Policy:
             RepetitionRules(part.skills.min_calls, part.skills.min_times),
             part.skills.characters,
             part.skills.shown,
+            frozenset(settings.tools),
         ),
         extraction=ExtractionRules(
             part.extraction.every_turns,

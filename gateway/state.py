@@ -120,7 +120,7 @@ class GatewayState:
 
     A reload makes another state with the same memory and process; a request keeps the state it
     began with. lacks: what each target was seen to reject (1: tools, 2: any addition), and when.
-    stored: None for a gateway without that room.
+    stored: None for a gateway without that room. successor: the state that a reload put in place.
     """
 
     settings: Settings
@@ -152,6 +152,7 @@ class GatewayState:
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
     # Of `GatewayMiddleware`.
     guard: KeylessGuard | None = field(init=False)
+    successor: GatewayState | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.names = UserResolver(self.settings)
@@ -164,6 +165,14 @@ class GatewayState:
             self.guard = KeylessGuard(settings)
         else:
             self.guard = None
+
+    @property
+    def newest(self) -> GatewayState:
+        """The state that requests get now."""
+        state = self
+        while state.successor is not None:
+            state = state.successor
+        return state
 
     def is_from_here(self, scope: Any, headers: Mapping[bytes, bytes]) -> bool:
         """Tell whether a program of this machine and user asks, as far as can be seen."""

@@ -57,7 +57,8 @@ COVERED = {
     """,
     "e2e/test_turn_exits": "gateway.chat.turn.rule_exits memory.session.turn_exits",
     "e2e/test_tools": """
-        gateway.chat.intake.operator_tools gateway.chat.turn.target_options
+        gateway.chat.intake.operator_tools gateway.chat.intake.tool_grants
+        gateway.chat.turn.target_options
         gateway.config.tools gateway.management.policy_schemas
         memory.management.tool_runs gateway.telemetry.tool_metrics
         gateway.tools.checked_call gateway.tools.kinds gateway.config.file_limits

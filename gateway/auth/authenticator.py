@@ -33,10 +33,14 @@ UNBOUNDED = Budget()
 
 
 class KeyTools(msgspec.Struct, frozen=True):
-    """Patterns of the operator's tools: what a key grants, and what its requests have at most."""
+    """Patterns of the operator's tools: what a key grants, and what its requests have at most.
+
+    digest: of the managed key, "" for none.
+    """
 
     granted: tuple[str, ...] = ()
     most: tuple[str, ...] = ("*",)
+    digest: str = ""
 
 
 NO_TOOLS = KeyTools()
@@ -182,6 +186,14 @@ class Authenticator:
         tenant = "own-" + hmac.digest(self._secret, b"tenant\x00" + credential, "sha256").hex()[:32]
         return Principal(tenant, "own", authorization=authorization)
 
+    def find_tools(self, principal: Principal) -> KeyTools:
+        """Return which of the operator's tools a key grants now; of a revoked one, none."""
+        digest = principal.tools.digest
+        if not digest:
+            return principal.tools
+        key: KeyGrant | None = self._keys.get(digest) or self.key_store.get(digest)
+        return NO_TOOLS if key is None else self._principal_of(digest).tools
+
     def manager(self, headers: Headers) -> Principal:
         """Return the principal of a request to `/memory`. Raises Unauthenticated, Unavailable."""
         return _note_principal(self._manager(headers))
@@ -279,11 +291,14 @@ class Authenticator:
             raise Unauthenticated("Unknown API key. Check it, or ask the operator for one.")
         key_and_principal = self._principals.get(digest)
         if key_and_principal is None or key_and_principal[0] is not key:
-            key_and_principal = self._principals[digest] = key, _principal_behind(key)
+            key_and_principal = self._principals[digest] = (
+                key,
+                _principal_behind(key, digest),
+            )
         return key_and_principal[1]
 
 
-def _principal_behind(key: KeyGrant) -> Principal:
+def _principal_behind(key: KeyGrant, digest: str) -> Principal:
     return Principal(
         key.tenant,
         key.name,
@@ -298,7 +313,7 @@ def _principal_behind(key: KeyGrant) -> Principal:
         paths=key.paths,
         memory=key.memory,
         agents=key.agents,
-        tools=KeyTools(key.tools, key.tools_max),
+        tools=KeyTools(key.tools, key.tools_max, digest),
         approve=key.approve,
     )
 

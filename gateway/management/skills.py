@@ -232,7 +232,7 @@ async def export_skill(context: AtUser, skill: FromPath[str]) -> Response[str]:
     }
     return Response(
         management.skills.format_document(draft),
-        media_type=f"{MARKDOWN}; charset=utf-8",
+        media_type=MARKDOWN,
         headers=headers,
     )
 

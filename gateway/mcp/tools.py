@@ -130,6 +130,8 @@ async def call_tool(memory: Memory, caller: DoorCaller, request: RpcRequest) -> 
         return CallResult(NOBODY)
     with translate_errors():
         if name == SHOW:
+            if not isinstance(arguments, dict):
+                return CallResult("Error: the arguments must be a JSON object.")
             return await shown_memory.show_memory(memory, caller.memory)
         text = msgspec.json.encode(arguments).decode()
         result = await tool_calls.run_call(memory, caller.memory, name, text)

@@ -51,7 +51,8 @@ async def run(current_state: CurrentState, transports: Iterable[Transport]) -> A
         # that does not open in time is given up.
         await asyncio.wait([opening], timeout=OPENING_SECONDS)
         opening.cancel()
-        await _close(gateway, transports)
+        # A reload made some of what is to be closed.
+        await _close(current_state.gateway, transports)
 
 
 async def _open(current_state: CurrentState) -> None:

@@ -152,6 +152,7 @@ class GatewayMiddleware:
         running_gateway = self.gateway
         settings, restart_names = running_gateway.settings.merge_reloadable(new_settings)
         gateway = self._current_state.gateway = self._rewire(running_gateway, settings)
+        running_gateway.successor = gateway
         if settings.agents:
             telling = asyncio.create_task(tell_of_hidden_agents(gateway), name="hidden-agents")
             gateway.process.jobs.add(telling)

@@ -54,7 +54,7 @@ class AdmittedCall(msgspec.Struct):
 
 
 class CallChecker:
-    """Checks the calls of one request. granted: by name. limit: calls of the user's turn."""
+    """Checks the calls of one request. tools: by name. limit: calls of the user's turn."""
 
     def __init__(self, tools: Mapping[str, RegisteredTool], limit: int) -> None:
         self._tools = tools
@@ -62,8 +62,12 @@ class CallChecker:
         self._count: int | None = None
         self._counts_by_call: Counter[tuple[str, str]] = Counter()
 
-    def begin_reply(self, before: TurnRuns) -> None:
-        """Count anew which calls were made. before: what ran in the user's turn before it."""
+    def begin_reply(self, before: TurnRuns, tools: Mapping[str, RegisteredTool]) -> None:
+        """Count anew which calls were made.
+
+        before: what ran in the user's turn before it. tools: that its calls may run.
+        """
+        self._tools = tools
         earlier = [run for runs in before.rounds for run in runs]
         self._counts_by_call = Counter((run.name, run.digest) for run in earlier)
         # Those of earlier requests, and of a request that broke off.

@@ -13,6 +13,7 @@ import msgspec
 
 from gateway.config.tool_entry import ToolSettings
 from gateway.config.tools import PLACEHOLDER, HttpToolSettings
+from gateway.tools.hidden_values import hidden_values_of
 from gateway.tools.kind import OperatorTool, ToolCaller, ToolImage, ToolOutput
 from gateway.tools.kinds import KindServices
 from gateway.tools.single_tool import SingleTool, ToolDefaults
@@ -29,9 +30,6 @@ from memory import decode_foreign
 QUOTED_CHARACTERS = 300
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 TEXTS = re.compile(r"text/|.*[/+](json|xml|yaml|javascript|x-www-form-urlencoded|x-ndjson|csv)$")
-# Of a header's value; a shorter one is no secret.
-SECRET_CHARACTERS = 6
-HIDDEN = "[secret]"
 
 
 class HttpTool(SingleTool):
@@ -47,7 +45,7 @@ class HttpTool(SingleTool):
         self._settings = settings
         self._url_names = frozenset(PLACEHOLDER.findall(settings.url))
         self._client = ToolClient(settings.concurrent)
-        self._secrets = _secrets_of(settings.headers)
+        self._hidden = hidden_values_of(settings)
 
     def check_arguments(
         self, tool: OperatorTool, arguments: dict[str, Any]
@@ -126,7 +124,7 @@ class HttpTool(SingleTool):
             text_value = value
         else:
             text_value = msgspec.json.encode(value).decode()
-        return ToolOutput(self._without_secrets(text_value))
+        return ToolOutput(self._hidden.hide(text_value))
 
     def _text_of(self, answer: ToolAnswer) -> str:
         kind = answer.media_type
@@ -136,13 +134,7 @@ class HttpTool(SingleTool):
             text = answer.content.decode(answer.charset or "utf-8", "replace")
         except LookupError:
             text = answer.content.decode("utf-8", "replace")
-        return self._without_secrets(text)
-
-    def _without_secrets(self, text: str) -> str:
-        """Return a text without the operator's headers, which some servers repeat."""
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
-        return text
+        return self._hidden.hide(text)
 
 
 def size_of(byte_count: int) -> str:
@@ -194,15 +186,12 @@ def _is_absent(pair: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def _check_path(template: str, url: str) -> None:
-    """Raise UnusableAnswer for an argument that makes a segment `.` or `..` of its own."""
+    """Raise UnusableAnswer for an argument that makes a segment `.`, `..` or nothing.
+
+    Without its last segment, an address names all items in place of one.
+    """
     template_parts = [unquote(part) for part in urlsplit(template).path.split("/")]
     parts = [unquote(part) for part in urlsplit(url).path.split("/")]
     for template_part, part in zip(template_parts, parts, strict=False):
-        if part in (".", "..") and template_part != part:
+        if part.strip() in ("", ".", "..") and template_part != part:
             raise UnusableAnswer(f"{part!r} may not stand there: give the name of one item")
-
-
-def _secrets_of(headers: Mapping[str, str]) -> list[str]:
-    """Return what no result may repeat of these headers, the longest first."""
-    values = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values())]
-    return sorted({v for v in values if len(v) >= SECRET_CHARACTERS}, key=len, reverse=True)

@@ -6,6 +6,7 @@ import binascii
 
 import msgspec
 
+from gateway.tools.hidden_values import HiddenValues
 from gateway.tools.kind import ToolImage, ToolOutput
 from gateway.wire.chat import Json
 
@@ -16,8 +17,8 @@ NOT_MCP = "Error: what the server answered is not MCP (content is no list of ite
 SAID_NOTHING = "the tool failed, and its server says nothing more"
 
 
-def read_result(result: Json, origin: str) -> ToolOutput:
-    """Return a result. result: of `tools/call`, as the server gave it."""
+def read_result(result: Json, origin: str, hidden: HiddenValues) -> ToolOutput:
+    """Return a result. result: of `tools/call`, as the server gave it. hidden: not repeated."""
     texts: list[str] = []
     images: list[ToolImage] = []
     content = result.get("content", [])
@@ -28,8 +29,8 @@ def read_result(result: Json, origin: str) -> ToolOutput:
         has_text |= _read_item(item, texts, images)
     structured = result.get("structuredContent")
     if structured is not None and not has_text:
-        texts.insert(0, msgspec.json.encode(structured).decode())
-    text = "\n".join(texts)
+        texts = [msgspec.json.encode(structured).decode(), *filter(str.strip, texts)]
+    text = hidden.hide("\n".join(texts))
     if result.get("isError") is True:
         cause = text[:CAUSE_CHARACTERS] if text.strip() else SAID_NOTHING
         return ToolOutput(f"Error: {cause}", "error", origin=origin)
@@ -43,7 +44,7 @@ def _read_item(item: Json, texts: list[str], images: list[ToolImage]) -> bool:
     embedded = resource if isinstance(resource, dict) else {}
     if kind == "text":
         texts.append(_word(item, "text"))
-        return True
+        return bool(texts[-1].strip())
     if kind == "resource" and isinstance(embedded.get("text"), str):
         texts.append(embedded["text"])
         return True

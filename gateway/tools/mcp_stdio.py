@@ -38,22 +38,30 @@ END_SECONDS = 2.0
 GROUP_SECONDS = 1.0
 
 
+async def _start(settings: McpToolSettings) -> asyncio.subprocess.Process:
+    """Start the process of an entry. Raises OSError, which does not tell the command."""
+    try:
+        return await asyncio.create_subprocess_exec(
+            settings.command,
+            *settings.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**get_default_environment(), **settings.env},
+            cwd=settings.cwd or None,
+            start_new_session=True,
+            limit=MESSAGE_BYTES,
+        )
+    except OSError as e:
+        raise OSError(e.errno, f"its command does not start: {e.strerror}") from None
+
+
 @contextlib.asynccontextmanager
 async def run_server(
     entry: str, settings: McpToolSettings, answers: AnswerStore
 ) -> AsyncIterator[Any]:
     """Start a server; yield the streams of its messages. Raises OSError."""
-    process = await asyncio.create_subprocess_exec(
-        settings.command,
-        *settings.args,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**get_default_environment(), **settings.env},
-        cwd=settings.cwd or None,
-        start_new_session=True,
-        limit=MESSAGE_BYTES,
-    )
+    process = await _start(settings)
     incoming, receive_stream = anyio.create_memory_object_stream[Any](0)
     send_stream, outgoing = anyio.create_memory_object_stream[Any](0)
     assert process.stdin is not None  # noqa: S101 - asked for above

@@ -12,11 +12,12 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from gateway.config.mcp_tools import McpToolSettings
 from gateway.config.tool_entry import ToolSettings
 from gateway.storage.tool_pins import ToolPin, ToolPinTable
+from gateway.tools.hidden_values import HiddenValues, hidden_values_of
 from gateway.tools.kind import Effect, OperatorTool, ToolCaller, ToolOutput
 from gateway.tools.kinds import KindServices
 from gateway.tools.mcp_connection import (
@@ -104,7 +105,8 @@ class McpTool:
     async def run(
         self, tool: OperatorTool, arguments: Mapping[str, Any], caller: ToolCaller
     ) -> ToolOutput:
-        origin = self.settings.url or self.settings.command
+        # Neither a command is told, nor a key that an address holds.
+        origin = public_part(self.settings.url)
         server_name = self._server_names.get(tool.name)
         if server_name is None:
             return ToolOutput(f"Error: {tool.name} is no longer available.", "error", origin=origin)
@@ -118,8 +120,9 @@ class McpTool:
             )
             return ToolOutput(text, "error", origin=origin)
         except ServerRefused as e:
-            return ToolOutput(f"Error: {str(e)[:CAUSE_CHARACTERS]}", "error", origin=origin)
-        return read_result(result, origin)
+            cause = self._hidden_from(caller).hide(str(e))[:CAUSE_CHARACTERS]
+            return ToolOutput(f"Error: {cause}", "error", origin=origin)
+        return read_result(result, origin, self._hidden_from(caller))
 
     async def refresh(self) -> None:
         """Read what the server lists now.
@@ -283,10 +286,7 @@ class McpTool:
         settings = self.settings
         if settings.session == "shared":
             return self._shared
-        headers = dict(settings.headers)
-        for name in settings.forward_headers:
-            if (value := caller.headers.get(name.lower())) is not None:
-                headers[name] = value
+        headers = {**settings.headers, **self._forwarded_from(caller)}
         if settings.user_header and caller.user is not None:
             headers[settings.user_header] = quote(caller.user, safe="")
         key = (caller.tenant, caller.user or "", *(f"{k}\0{v}" for k, v in headers.items()))
@@ -297,6 +297,16 @@ class McpTool:
         self._of_users.move_to_end(key)
         connection.used_at = time.monotonic()
         return connection
+
+    def _forwarded_from(self, caller: ToolCaller) -> dict[str, str]:
+        """Return the headers of a client's request that are passed on."""
+        names = self.settings.forward_headers
+        sent = ((name, caller.headers.get(name.lower())) for name in names)
+        return {name: value for name, value in sent if value is not None}
+
+    def _hidden_from(self, caller: ToolCaller) -> HiddenValues:
+        """Return what no result for a caller repeats."""
+        return hidden_values_of(self.settings, self._forwarded_from(caller).values())
 
     def _make_room(self) -> None:
         """End the connection that was not used for the longest time, if there are too many."""
@@ -332,6 +342,12 @@ def _load_client() -> Any:
     from gateway.tools import mcp_client
 
     return mcp_client
+
+
+def public_part(url: str) -> str:
+    """Return an address without what may be a secret in it: a password, a query."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def make_mcp(name: str, settings: ToolSettings, services: KindServices) -> McpTool:

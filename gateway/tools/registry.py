@@ -15,6 +15,7 @@ import msgspec
 from gateway.config.tool_entry import DESCRIPTION_CHARACTERS, ToolSettings
 from gateway.config.tools import ToolboxSettings, is_reserved
 from gateway.tools.grants import Grants
+from gateway.tools.hidden_values import hidden_values_of
 from gateway.tools.kind import OperatorTool, ToolKind
 from gateway.tools.kind_factories import make_kind
 from gateway.tools.kinds import KindServices, SharedRuntimes
@@ -33,13 +34,17 @@ log = logging.getLogger("mnemogate")
 
 
 class ToolEntry:
-    """One `[tools.NAME]`. slots: runs at a time. milliseconds: of its newest runs."""
+    """One `[tools.NAME]`.
+
+    slots: runs at a time. hidden: what no result repeats. milliseconds: of its newest runs.
+    """
 
     def __init__(self, name: str, settings: ToolSettings, kind: ToolKind) -> None:
         self.name = name
         self.settings = settings
         self.kind = kind
         self.slots = asyncio.Semaphore(settings.concurrent)
+        self.hidden = hidden_values_of(settings)
         self.runs = self.errors = 0
         self.last_error = ""
         self.milliseconds: deque[float] = deque(maxlen=OBSERVED)
@@ -230,13 +235,12 @@ class ToolRegistry:
     async def retire(self, successor: ToolRegistry) -> None:
         """End the entries that a reload replaced, once none of their runs is in progress."""
         stays = {id(entry) for entry in successor.entries.values()}
-        for entry in self.entries.values():
-            if id(entry) not in stays:
-                for _ in range(entry.settings.concurrent):
-                    await entry.slots.acquire()
-                await entry.kind.close()
-        if successor.shared is not self.shared:
-            await self.shared.close()
+        replaced = (entry for entry in self.entries.values() if id(entry) not in stays)
+        try:
+            await asyncio.gather(*(_end_entry(entry) for entry in replaced))
+        finally:
+            if successor.shared is not self.shared:
+                await self.shared.close()
 
     def _all_entries(self) -> list[ToolEntry]:
         return [*self.entries.values(), self._api_entry]
@@ -261,6 +265,15 @@ class ToolRegistry:
         text = msgspec.json.encode(definition)
         tokens = self._counter.text(text.decode("utf-8", "replace"))
         return RegisteredTool(tool, entry, definition, digest, tokens, len(text))
+
+
+async def _end_entry(entry: ToolEntry) -> None:
+    """End what an entry holds open, once its runs are over or the gateway ends."""
+    try:
+        for _ in range(entry.settings.concurrent):
+            await entry.slots.acquire()
+    finally:
+        await entry.kind.close()
 
 
 def definition_of(name: str, description: str, parameters: Mapping[str, Any]) -> EncodedTool:

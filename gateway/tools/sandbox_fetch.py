@@ -44,7 +44,14 @@ class SandboxFetch:
         plain_hosts = tuple(host.removeprefix(PLAIN) for host in hosts if host.startswith(PLAIN))
         secure = tuple(host for host in hosts if not host.startswith(PLAIN))
         # With plain hosts alone, no public one may be reached.
-        rules = UrlRules(secure or ("none.invalid",), (), plain_hosts, (443,), secure_only=True)
+        rules = UrlRules(
+            secure or ("none.invalid",),
+            (),
+            plain_hosts,
+            (443,),
+            secure_only=True,
+            tells_hosts=False,
+        )
         self._http = GuardedHttp(UrlGuard(rules, resolve))
         self._values = dict(secrets)
         # Another one in each process, so that no source can know it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Collection, Mapping
@@ -27,7 +28,14 @@ from gateway.tools.results import (
 )
 from gateway.tools.tool_search import search_tools
 from memory import ErasedMeanwhile, StoreUnavailable, iso
-from memory.session.toolbox import EarlierRun, RunLedger, RunRecord, RunStatus, StartedRun
+from memory.session.toolbox import (
+    EarlierRun,
+    RunLedger,
+    RunRecord,
+    RunStatus,
+    StartedRun,
+    text_of_result,
+)
 
 log = logging.getLogger("mnemogate")
 # That a run gets, however little is left of its turn.
@@ -36,6 +44,7 @@ NOT_WRITTEN = (
     "Error: {} was not run, because the memory cannot record it right now. Answer without it, and "
     "say so if it matters."
 )
+NO_ROOM = "Error: the budget has no room for a run of {}."
 NOT_KNOWN = (
     "Error: {} was started before the connection broke; whether it took effect is not known. Check "
     "before you repeat it."
@@ -103,28 +112,54 @@ class ToolRuns:
         entry = call.tool.entry
         price = call.tool.entry.settings.price
         if price and not await self._observer.reserve(price):
-            text = f"Error: the budget has no room for a run of {call.name}."
-            return self.refuse(call.run, text, {})
+            return self.refuse(call.run, NO_ROOM.format(call.name), {})
         timing = RunTiming()
         self._observer.came()
         status: RunStatus = "cancelled"
         try:
             record = await self._run_within(call, call.tool, ledger, timing)
             status = record.status
+        except asyncio.CancelledError:
+            ledger.note_cancelled(self._describe_cancelled(call, timing))
+            raise
         finally:
             self._observer.ended(entry.name, status, timing.seconds if timing.has_begun else None)
             if price and not timing.is_charged:
                 self._observer.book(-price)
         return record
 
+    async def find_refusal(self, call: AdmittedCall) -> str:
+        """Return why a call could not run now, before anybody is asked about it; "" for nothing."""
+        price = 0.0 if call.tool is None else call.tool.entry.settings.price
+        if price and not await self._observer.reserve(price):
+            return NO_ROOM.format(call.name)
+        # It waits for a person, and is booked once it runs.
+        self._observer.book(-price)
+        return ""
+
+    def _describe_cancelled(self, call: AdmittedCall, timing: RunTiming) -> RunRecord:
+        """Return the record of a run whose client left."""
+        facts = {**self.list_facts(call.run, ""), "started_at": iso(timing.started_at)}
+        facts["queued_ms"] = timing.queued_ms
+        milliseconds = round(timing.seconds * 1000, 2)
+        return RunRecord(call.run, "cancelled", "", milliseconds, facts)
+
     def refuse(self, run: StartedRun, text: str, facts: Mapping[str, Any]) -> RunRecord:
         """Return the record of a call that is not run. facts: which rule or person refused it."""
-        tool = self._usable.get(run.name)
-        kind = "toolbox" if tool is None else tool.entry.settings.kind
         self._observer.count_refusal(run.entry)
-        counts = {"queued_ms": 0.0, "characters": len(text), "images": 0, "cost_usd": 0.0}
-        all_facts = {"kind": kind, "started_at": iso(time.time()), **counts, **facts}
-        return RunRecord(run, "refused", text, facts=all_facts)
+        return RunRecord(run, "refused", text, facts={**self.list_facts(run, text), **facts})
+
+    def list_facts(self, run: StartedRun, text: str) -> dict[str, Any]:
+        """Return what a record tells of a call that was not run now. text: its result."""
+        tool = self._usable.get(run.name)
+        return {
+            "kind": "toolbox" if tool is None else tool.entry.settings.kind,
+            "started_at": iso(time.time()),
+            "queued_ms": 0.0,
+            "characters": len(text),
+            "images": 0,
+            "cost_usd": 0.0,
+        }
 
     def note_end(self, record: RunRecord) -> None:
         """Count a call that is over."""
@@ -142,8 +177,9 @@ class ToolRuns:
                 timing.begin()
                 self._observer.began()
                 earlier = await _start(call, ledger)
-                if isinstance(earlier, RunRecord):
-                    return earlier
+                if earlier is not None:
+                    facts = self.list_facts(call.run, text_of_result(earlier.result))
+                    return msgspec.structs.replace(earlier, facts=facts)
                 timing.is_charged = True
                 output = await _run_kind(call, tool, self._caller)
         except TimeoutError:
@@ -182,6 +218,7 @@ class ToolRuns:
         settings = tool.entry.settings
         limit = settings.result_characters or self._registry.settings.result_characters
         how = Showing(limit, ledger.records, settings.kind not in TRUSTED_KINDS)
+        output = dataclasses.replace(output, text=tool.entry.hidden.hide(output.text))
         shown_result = show_output(call.name, output, how, self._images)
         cost = settings.price + output.cost_usd
         facts: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -11,15 +11,25 @@ import msgspec
 from gateway.tools.agent_tools import AgentTools
 from gateway.tools.approval_wait import CallApprovals
 from gateway.tools.checked_call import AdmittedCall, CallChecker, RefusedCall, called_name
+from gateway.tools.kinds import AGENTS, SKILLS
 from gateway.tools.own_tools import OWN_TOOLS, RESULT_OPEN, TOOL_CALL, TOOL_SEARCH
-from gateway.tools.registry import GrantedTools, ShownTools, ToolRegistry
+from gateway.tools.registry import GrantedTools, RegisteredTool, ShownTools, ToolRegistry
 from gateway.tools.results import ERROR
 from gateway.tools.skill_tool import SKILL_OPEN
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.verdicts import ALLOW, ReplyRules, RunRules
 from gateway.wire.chat import Json
 from memory import ToolCall
-from memory.session.toolbox import NO_OFFER, RunRecord, StartedRun, ToolOffer, ToolTurn
+from memory.session.toolbox import (
+    NO_LONGER_AVAILABLE,
+    NO_OFFER,
+    Result,
+    RunRecord,
+    StartedRun,
+    ToolOffer,
+    ToolTurn,
+    text_of_result,
+)
 
 # Stand among an epoch's tools, for the header that narrowed them and for what the agent grants.
 HEADER_LABEL = "header:"
@@ -29,6 +39,13 @@ LABEL_DIGITS = 16
 NONE_HIDDEN = frozenset[str]()
 OWN_NAMES = tuple(OWN_TOOLS)
 NONE_SHOWN = ShownTools(NO_OFFER, (), ())
+# Of entries that no registry lists: what they reach is looked at with each call.
+UNLISTED = (AGENTS, SKILLS)
+FindChanged = Callable[[], Awaitable[GrantedTools | None]]
+
+
+async def _find_nothing_changed() -> None:
+    return None
 
 
 class ToolCircumstances(msgspec.Struct, frozen=True):
@@ -36,7 +53,8 @@ class ToolCircumstances(msgspec.Struct, frozen=True):
 
     granted_tools: tools. client_names: names that the client's own tools have. header: as it came.
     of_agent: patterns that the agent's profile grants. takes: the request and its target take
-    tools. colleagues: tools that reach other agents, None for none.
+    tools. colleagues: tools that reach other agents, None for none. find_changed: returns what is
+    granted now of the registry's tools, None while nothing of that changed.
     """
 
     registry: ToolRegistry
@@ -48,6 +66,7 @@ class ToolCircumstances(msgspec.Struct, frozen=True):
     of_agent: tuple[str, ...] = ()
     takes: bool = True
     colleagues: AgentTools | None = None
+    find_changed: FindChanged = _find_nothing_changed
 
     def label(self) -> dict[str, str]:
         """Return what an epoch's tools were chosen by: another value begins a new epoch.
@@ -75,6 +94,7 @@ class TurnToolbox:
         self.names: Collection[str] = granted_tools.names | OWN_TOOLS.keys()
         self._usable = granted_tools.tools
         self._own_names = OWN_NAMES
+        self._present: Mapping[str, RegisteredTool] = {}
         self.withheld: list[str] = []
         self._is_whole = client_names.isdisjoint(self.names)
         if not self._is_whole:
@@ -183,6 +203,7 @@ class TurnToolbox:
     async def run(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[RunRecord]:
         if self._request.colleagues is not None:
             self._request.colleagues.begin_round(turn.conversation, turn.explain_id)
+        self._present = await self._find_present()
         admitted_calls = self._check(calls, turn)
         runs: list[asyncio.Task[RunRecord] | RunRecord] = []
         async with asyncio.TaskGroup() as group:
@@ -199,14 +220,43 @@ class TurnToolbox:
             self._runs.note_end(record)
         return records
 
+    def describe_replayed(self, call: ToolCall, place: int, result: Result) -> RunRecord:
+        run = self._run_of(call, place)
+        facts = self._runs.list_facts(run, text_of_result(result))
+        return RunRecord(run, "replayed", result, facts=facts)
+
+    async def _find_present(self) -> Mapping[str, RegisteredTool]:
+        """Return the tools that are granted still, as they were when the turn began.
+
+        Of an entry that a reload replaced, the new one runs.
+        """
+        changed_tools = await self._request.find_changed()
+        if changed_tools is None:
+            return self._usable
+        present_tools: dict[str, RegisteredTool] = {}
+        for name, tool in self._usable.items():
+            is_listed = tool.entry.settings.kind not in UNLISTED
+            present_tool = changed_tools.tools.get(name) if is_listed else tool
+            if present_tool is not None and present_tool.digest == tool.digest:
+                present_tools[name] = present_tool
+        return present_tools
+
     async def _run_call(self, call: AdmittedCall, turn: ToolTurn) -> RunRecord:
         """Run a call, once a person allowed it where one must; that takes no slot."""
         if not call.needs_approval:
             return await self._run_allowed(call, turn)
+        if refusal := await self._runs.find_refusal(call):
+            return self._runs.refuse(call.run, refusal, {})
         approval = await self._request.approvals.ask(call)
         facts = {"approval": approval.id} if approval.id else {}
         if approval.refusal:
             return self._runs.refuse(call.run, approval.refusal, facts)
+        if call.tool is not None:
+            # That took its time.
+            call.tool = (await self._find_present()).get(call.name)
+            if call.tool is None:
+                text = NO_LONGER_AVAILABLE.format(call.name)
+                return self._runs.refuse(call.run, text, facts)
         record = await self._run_allowed(call, turn)
         return msgspec.structs.replace(record, facts={**record.facts, **facts})
 
@@ -221,15 +271,16 @@ class TurnToolbox:
         return RunRecord(call.run, "error" if text.startswith(ERROR) else "ok", text)
 
     def _list_hidden(self, turn: ToolTurn) -> frozenset[str]:
-        """Return which tools a search does not find: those that rules withhold at the moment."""
+        """Return which tools a search does not find: revoked ones, and what rules withhold now."""
+        revoked_names = self._usable.keys() - self._present.keys()
         if self.exits is None:
-            return NONE_HIDDEN
-        return self.exits.list_withheld(self._usable, turn.before)
+            return frozenset(revoked_names)
+        return self.exits.list_withheld(self._usable, turn.before) | revoked_names
 
     def _check(self, calls: Sequence[ToolCall], turn: ToolTurn) -> list[AdmittedCall | RunRecord]:
         """Return the calls that may run, and a record for each that may not."""
         rules = self._request.rules.begin_reply(turn.before)
-        self._checker.begin_reply(turn.before)
+        self._checker.begin_reply(turn.before, self._present)
         admitted_calls: list[AdmittedCall | RunRecord] = []
         for call, place in zip(calls, turn.places, strict=True):
             try:
@@ -242,7 +293,7 @@ class TurnToolbox:
     def _admit(self, call: ToolCall, place: int, rules: ReplyRules) -> AdmittedCall:
         """Return a call that may run. Raises RefusedCall."""
         name = called_name(call.name, call.arguments)
-        is_granted = name in self._usable or name in self.governed_memory
+        is_granted = name in self._present or name in self.governed_memory
         if is_granted:
             verdict = rules.judge(name)
         else:

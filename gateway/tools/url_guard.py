@@ -71,7 +71,7 @@ class UrlRules:
 
     allow_hosts: names, or `*.example.com` for all below; empty for every public host.
     private_hosts: exact `host:port`, which may have any address. secure_only: others are reached by
-    https alone.
+    https alone. tells_hosts: who may not open a host is told which ones are allowed.
     """
 
     allow_hosts: tuple[str, ...] = ()
@@ -79,6 +79,7 @@ class UrlRules:
     private_hosts: tuple[str, ...] = ()
     ports: tuple[int, ...] = (80, 443)
     secure_only: bool = False
+    tells_hosts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +187,8 @@ class UrlGuard:
             raise UrlRefused(f"{host} may not be opened here.")
         allowed_hosts = rules.allow_hosts
         if allowed_hosts and not any(matches_host(pattern, host) for pattern in allowed_hosts):
-            raise UrlRefused(
-                f"{host} may not be opened here. Allowed: {', '.join(allowed_hosts[:20])}."
-            )
+            listing = f" Allowed: {', '.join(allowed_hosts[:20])}." if rules.tells_hosts else ""
+            raise UrlRefused(f"{host} may not be opened here.{listing}")
         literal = _read_literal(host)
         if literal is not None and not is_public(literal):
             raise _not_public(host)

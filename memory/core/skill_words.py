@@ -15,13 +15,20 @@ _url = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s<>\"'`)\]}]+|\bwww\.[^\
 _path = re.compile(
     r"(?<![\w/.:~-])(?:~|\.{1,2})?/[\w@.+-]+(?:/[\w@.+-]+){0,40}"
     r"|\b[A-Za-z]:\\[^\s<>\"'`]+"
-    r"|(?<![\w/:.])[\w@.+-]+(?:/[\w@.+-]+){2,40}"
-    r"|(?<![\w/:.])[\w@.+-]+/[\w@+-]+\.[A-Za-z0-9]{1,8}\b"
+    r"|(?<![\w/:.@+-])[\w@.+-]+(?:/[\w@.+-]+){2,40}"
+    r"|(?<![\w/:.@+-])[\w@.+-]+/[\w@+-]+\.[A-Za-z0-9]{1,8}\b"
 )
 _file = re.compile(
     r"(?<![\w/.-])[\w-]+\.(?:py|js|ts|sh|json|ya?ml|toml|md|txt|csv|sql|html?|xml|go|rs|java|env"
     r"|ini|cfg|conf|log|pdf|docx?|xlsx?|zip|gz|exe|bat|ps1)\b",
     re.IGNORECASE,
+)
+# Hosts are opened as URLs are: with an ending that names have, and no program's member.
+_host = re.compile(
+    r"(?<![\w.-])(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})\.){1,8}"
+    r"(?:com|net|org|edu|gov|mil|int|info|biz|name|pro|app|dev|cloud|online|site|store|shop|tech|xyz"
+    r"|top|club|live|link|page|icu|example|test|invalid|local|localhost|internal|onion|[a-z]{2})"
+    r"(?![\w(-])(?!\.\w)"
 )
 _code = re.compile(r"`([^`\n]{1,200})`")
 _identifier = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*")
@@ -57,11 +64,11 @@ def find_foreign_words(
 
 
 def _named_places(text: str) -> Iterator[str]:
-    """Yield the URLs, the paths and the files that a text names."""
+    """Yield the URLs, the paths, the files and the hosts that a text names."""
     for match in _url.finditer(text):
         yield match[0].rstrip(_ENDS)
     without_urls = _url.sub(" ", text)
-    for pattern in (_path, _file):
+    for pattern in (_path, _file, _host):
         for match in pattern.finditer(without_urls):
             yield match[0].rstrip(_ENDS)
 

@@ -50,12 +50,13 @@ Blocks = Callable[[str], Mapping[str, CoreBlock]]
 
 @dataclass(frozen=True, slots=True)
 class SkillPolicy:
-    """When skills are made, and how many are shown."""
+    """When skills are made, and how many are shown. tool_names: of tools that are set up here."""
 
     mode: SkillMode = "off"
     rules: RepetitionRules = field(default_factory=RepetitionRules)
     characters: int = 8000
     max_shown: int = 20
+    tool_names: frozenset[str] = frozenset()
 
     @property
     def is_on(self) -> bool:
@@ -155,14 +156,17 @@ def _read(conn: Connection, job: QueuedJob, policy: SkillPolicy) -> _Findings | 
         call,
         settle_uses(turns, use_nodes),
         tasks,
-        _gather_evidence(conn, scope_id, tasks[0]) if tasks else None,
+        _gather_evidence(conn, scope_id, tasks[0], policy.tool_names) if tasks else None,
         skill_rows.list_names(conn, scope_id),
     )
 
 
-def _gather_evidence(conn: Connection, scope_id: int, task: RepeatedTask) -> TaskEvidence:
+def _gather_evidence(
+    conn: Connection, scope_id: int, task: RepeatedTask, tool_names: frozenset[str]
+) -> TaskEvidence:
     turn_texts = [task_turns.read_details(conn, turn) for turn in task.turns[:SHOWN_TURNS]]
-    return TaskEvidence(task, turn_texts, task_turns.read_known_names(conn, scope_id))
+    known_names = tool_names | task_turns.read_known_names(conn, scope_id)
+    return TaskEvidence(task, turn_texts, known_names)
 
 
 class _Distillation:

@@ -64,6 +64,9 @@ class SingleRun:
             cost_usd=float(record.facts.get("cost_usd", 0.0)),
         )
 
+    def note_cancelled(self, record: RunRecord) -> None:
+        """Nothing: its row says that it was started."""
+
     async def read_result(self, ident: str) -> str | None:
         return None
 

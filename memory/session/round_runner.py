@@ -52,11 +52,18 @@ class RoundRunner:
         memory_places = [i for i in pending_places if self._is_own(calls[i])]
         tool_places = [i for i in pending_places if i not in memory_places]
         turn = self._tool_turn(tool_places, ledger, self._memory_runner(calls, ledger, prompt))
+        self._note_replayed(calls, ledger)
         start_time = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            if memory_places:
-                group.create_task(self._run_memory(calls, memory_places, ledger, prompt.tools))
-            tool_task = group.create_task(self._run_others([calls[i] for i in tool_places], turn))
+        try:
+            async with asyncio.TaskGroup() as group:
+                if memory_places:
+                    group.create_task(self._run_memory(calls, memory_places, ledger, prompt.tools))
+                tool_calls = [calls[i] for i in tool_places]
+                tool_task = group.create_task(self._run_others(tool_calls, turn))
+        except asyncio.CancelledError:
+            # What was shown before is recorded, and says what was given up.
+            self._trace(calls, ledger, round((time.perf_counter() - start_time) * 1000, 2))
+            raise
         records = tool_task.result()
         for record in records:
             ledger.take(record)
@@ -70,7 +77,7 @@ class RoundRunner:
             rounds.append(ledger.entry())
         note_runs(self._turn)
         elapsed = round((time.perf_counter() - start_time) * 1000, 2)
-        self._trace(calls, ledger, records, elapsed)
+        self._trace(calls, ledger, elapsed)
         return [result for result in ledger.results if result is not None]
 
     def _is_own(self, call: ToolCall) -> bool:
@@ -133,18 +140,23 @@ class RoundRunner:
             for place, call in zip(turn.places, calls, strict=True)
         ]
 
-    def _trace(
-        self,
-        calls: Sequence[ToolCall],
-        ledger: RoundLedger,
-        records: Sequence[RunRecord],
-        elapsed: float,
-    ) -> None:
+    def _note_replayed(self, calls: Sequence[ToolCall], ledger: RoundLedger) -> None:
+        """Note which calls an earlier attempt ran, of a round that is gone on with."""
+        toolbox = self._turn.ask.toolbox
+        for place, result in enumerate(ledger.results):
+            if result is not None and toolbox is not None and not self._is_own(calls[place]):
+                record = toolbox.describe_replayed(calls[place], place, result)
+                ledger.ended[place] = record
+
+    def _trace(self, calls: Sequence[ToolCall], ledger: RoundLedger, elapsed: float) -> None:
         """Note the calls of the round for the explain record, without secrets."""
         mask = self._turn.policy.screen.mask
-        by_place = {record.run.place: record for record in records}
         for place, call in enumerate(calls):
             result = ledger.results[place]
+            record = ledger.ended.get(place)
+            if result is None and record is None:
+                # Of the memory, given up.
+                continue
             entry = {
                 "round": ledger.number,
                 "name": call.name,
@@ -152,7 +164,6 @@ class RoundRunner:
                 "result": "" if result is None else text_of_result(result),
                 "ms": elapsed,
             }
-            record = by_place.get(place)
             if record is not None and call.name in OURS:
                 entry |= record.facts
             elif record is not None:

@@ -53,12 +53,13 @@ class RoundLedger:
 
     results: of all calls of the reply, None for those that are not over. lock: held by each write
     of the round, so that none takes back what the one before it wrote. runs: of each call that was
-    run, its name and whether it succeeded.
+    run, its name and whether it succeeded. ended: how the operator's tools ended, by place.
     """
 
     def __init__(self, turn: TurnContext, reply: Json, calls: Sequence[ToolCall]) -> None:
         self.results: list[Result | None] = [None] * len(calls)
         self.runs: list[RecordedRun | None] = [None] * len(calls)
+        self.ended: dict[int, RunRecord] = {}
         self._calls = calls
         self.lock = asyncio.Lock()
         self._turn = turn
@@ -111,9 +112,13 @@ class RoundLedger:
     def take(self, record: RunRecord) -> None:
         """Take in how a call ended."""
         run = record.run
+        self.ended[run.place] = record
         self.results[run.place] = record.result
         recorded: RecordedRun = [run.name, record.is_ok, run.digest[:DIGEST_CHARACTERS]]
         self.runs[run.place] = None if record.status == "refused" else recorded
+
+    def note_cancelled(self, record: RunRecord) -> None:
+        self.ended[record.run.place] = record
 
     def take_text(self, place: int, text: str) -> None:
         """Take in what a call of a memory tool came to."""

@@ -126,6 +126,10 @@ class RunLedger(Protocol):
         """Write how a started run ended. What the store does not take is written with the round."""
         ...
 
+    def note_cancelled(self, record: RunRecord) -> None:
+        """Take note of a call that was given up, for the explain record alone."""
+        ...
+
     async def read_result(self, ident: str) -> str | None:
         """Return a kept result of this memory; None if there is none. Raises StoreUnavailable."""
         ...
@@ -210,4 +214,8 @@ class Toolbox(Protocol):
 
         Never raises for a failure of a tool.
         """
+        ...
+
+    def describe_replayed(self, call: ToolCall, place: int, result: Result) -> RunRecord:
+        """Return the record of a call that an earlier attempt ran."""
         ...

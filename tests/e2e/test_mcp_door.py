@@ -398,8 +398,9 @@ async def test_r_m3_what_is_unknown_or_of_another_revision(data):
         assert MODERN in got.json()["error"]["data"]["supported"]
         wrong = await found.call("core_memory_append", label=3)
         assert wrong["isError"]
-        listed = await found.ask("tools/call", {"name": "memory_forget", "arguments": [1]})
-        assert listed.json()["result"]["isError"]
+        for name in ("memory_forget", "memory_show"):
+            listed = await found.ask("tools/call", {"name": name, "arguments": [1]})
+            assert listed.json()["result"]["isError"]
 
 
 async def test_r_m3_an_envelope_that_lacks_something_or_differs_from_the_headers(data):

@@ -118,6 +118,21 @@ async def test_nobody_decides_in_time(data):
             assert (results(up), server.runs("book")) == ([text], [])
 
 
+async def test_nobody_is_asked_about_a_call_that_the_budget_has_no_room_for(data):
+    rule = {"type": "requires_approval", "tools": ["*"]}
+    async with ToolServer() as server, Model(calls(named("book")), "Done.") as up:
+        config = ruled({"book": server.entry("book", price=1.0)}, rule, approval_seconds=5)
+        config["keys"][0]["budget"] = {"usd": 0.5, "period": "day"}
+        price = {"input": 0, "output": 0}
+        config["models"] = {"*": {"targets": [{"provider": "openai"}], "price": price}}
+        async with gateway(up, data, config) as live:
+            assert (await live.chat("Go", user="ann")).status_code == 200
+            text = "Error: the budget has no room for a run of book."
+            assert (results(up), server.runs("book")) == ([text], [])
+            asked = await live.memory("GET", "/tool-approvals", headers=ADMIN)
+            assert asked.json()["data"] == []
+
+
 def test_rules_of_the_operator_are_checked_at_the_start():
     rules = [{"type": "required_before_exit", "tools": ["a*"]}]
     with pytest.raises(ConfigError, match=r"toolbox\.rules: rules\[0\]\.tools"):

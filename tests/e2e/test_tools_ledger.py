@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from memory.errors import StoreUnavailable
 from tests.e2e.killed_writes import KilledWrites
 from tests.e2e.operator_tools import ToolServer, gateway, granting
 from tests.e2e.wire.child import child
@@ -100,11 +101,19 @@ async def test_t_g7_after_a_kill_no_write_or_ask_runs_again_a_read_does_a_finish
         assert (pay[-5:], look[-5:]) == ("\npaid", "\nseen")
 
 
-async def leave_in_a_run(live, server):
-    """Ask, and close the connection while a run is under way."""
+async def leave_in_a_run(live, server, done=""):
+    """Ask, and close the connection while a run is under way. done: a tool that is over by then."""
     url = f"{live.url}/chat/completions"
     asking = asyncio.create_task(live.http.post(url, json=ASK, headers=ONCE))
     assert await within(20, lambda: server.running)
+    async with asyncio.timeout(20):
+        while (
+            done
+            and not (
+                await live.memory("GET", "/tool-calls", params={"tool": done, "status": "ok"})
+            ).json()["data"]
+        ):
+            await asyncio.sleep(0.02)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     assert await within(3, lambda: not server.running)
@@ -112,18 +121,27 @@ async def leave_in_a_run(live, server):
 
 @pytest.mark.parametrize("idempotent", [False, True])
 async def test_t_g7_a_client_that_leaves_and_retries_does_not_pay_twice(data, idempotent):
-    asked = calls(call("pay", {"city": "x"}, "c1"))
+    asked = calls(call("pay", {"city": "x"}, "c1"), call("note", {"city": "x"}, "c2"))
     async with ToolServer(pay="paid") as server, Model(asked, "Done.") as up:
         server.delays["pay"] = 5
         tools = {"pay": server.writing("pay", idempotent=idempotent)}
+        tools["note"] = server.writing("note")
         async with gateway(up, data, granting(tools)) as live:
-            await leave_in_a_run(live, server)
+            await leave_in_a_run(live, server, "note")
             server.delays.clear()
             got = await live.http.post(f"{live.url}/chat/completions", json=ASK, headers=ONCE)
             assert got.json()["choices"][0]["message"]["content"] == "Done."
             assert len(server.runs("pay")) == 1 + idempotent
-            (pay,) = results_of(up.bodies[-1])
+            assert len(server.runs("note")) == 1
+            pay, note = results_of(up.bodies[-1])
             assert pay == NOT_KNOWN or idempotent
+            assert note.endswith("\ndone")
+            path = f"/explain/{got.headers['x-memory-explain']}"
+            told = (await live.memory("GET", path)).json()["tools"]
+            assert [(t["entry"], t["kind"], t["status"]) for t in told] == [
+                ("pay", "http", "ok" if idempotent else "unknown"),
+                ("note", "http", "replayed"),
+            ]
 
 
 async def test_t_g7_memory_edits_are_committed_before_a_slow_run_ends_and_once(data):
@@ -149,3 +167,25 @@ async def test_no_kill_makes_a_write_run_twice_and_unknown_is_what_was_started(t
     tally = await KilledWrites(tmp_path, seed=3).play(3)
     assert tally.faults == []
     assert tally.points == 3
+
+
+async def test_a_store_that_takes_no_row_refuses_writes_and_lets_reads_run(data, monkeypatch):
+    async def fail(*_, **__):
+        raise StoreUnavailable("down")
+
+    def break_store(seen, wire):
+        monkeypatch.setattr(live.gateway.memory.db, "write", fail)
+        return calls(call("look", {"city": "x"}, "c1"), call("pay", {"city": "x"}, "c2"))
+
+    async with ToolServer() as server, Model("Hi.") as up:
+        tools = {"look": server.entry("look"), "pay": server.writing("pay")}
+        async with gateway(up, data, granting(tools)) as live:
+            await live.chat("Hello", user="ada")
+            up.script[:] = [break_store, "Done."]
+            got = await live.chat("Go", user="ada")
+            assert (got.status_code, got.headers["x-memory-status"]) == (200, "degraded")
+            look, pay = results_of(up.bodies[-1])
+            assert look.endswith("\ndone")
+            assert pay.startswith("Error: pay was not run, because the memory cannot record it")
+            assert [len(server.runs(name)) for name in ("look", "pay")] == [1, 0]
+            monkeypatch.undo()

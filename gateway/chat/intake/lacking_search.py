@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from gateway.apis.search.vendor_search import CHAT, find_vendor_search, without_vendor_search
-from gateway.chat.intake.operator_tools import grants_of
 from gateway.chat.intake.request import TurnInput
+from gateway.chat.intake.tool_grants import list_granted
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.tools.grants import any_matches
@@ -24,7 +24,7 @@ def prepare_search(gateway: GatewayState, request: TurnInput, target: Target) ->
     search = find_vendor_search(request.api.name, request.body)
     if search is None or not lacks_search(target, search.form):
         return request
-    if not any_matches(grants_of(gateway, request), entry.name):
+    if not any_matches(list_granted(gateway, request), entry.name):
         return request
     # An option is none of the tools that memory sees.
     if search.form == CHAT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 
 import msgspec
 
@@ -17,12 +18,17 @@ from gateway.chat.intake.reachable_agents import (
 from gateway.chat.intake.request import TurnInput
 from gateway.chat.intake.ruled_calls import approvals_of, rules_of
 from gateway.chat.intake.skill_offer import add_skill_tool, may_open_skills
+from gateway.chat.intake.tool_grants import (
+    bound_grants,
+    find_changed_tools,
+    list_granted,
+)
 from gateway.limits.limiter import KeyQuota
 from gateway.routing.dispatcher import Dispatcher
 from gateway.routing.router import Target
 from gateway.state import GatewayState
 from gateway.tools.agent_tools import RunTurn
-from gateway.tools.grants import HEADER, Grants, limits_of, narrowing_of
+from gateway.tools.grants import HEADER
 from gateway.tools.kind import DecodedHeaders, ToolCaller
 from gateway.tools.tool_runs import ToolRuns
 from gateway.tools.turn_toolbox import ToolCircumstances, TurnToolbox
@@ -56,16 +62,15 @@ async def toolbox_of(
     """Return the tools that a request may use; None where nothing is granted."""
     if request.mode not in ("full", "read"):
         return None
-    rules, patterns = rules_of(gateway, request), grants_of(gateway, request)
+    rules, patterns = rules_of(gateway, request), list_granted(gateway, request)
     writes_to_agents, opens_skills = may_reach_agents(request), may_open_skills(gateway, request)
     if not (patterns or rules.governed_memory or writes_to_agents or opens_skills):
         return None
-    principal = request.principal
     await _learn_agents_tools(gateway, request)
     header = header_text(request.headers, HEADER) or ""
-    limits = limits_of(principal.tools.most, await _policy(gateway, request), narrowing_of(header))
-    grants = Grants(patterns, limits, request.mode == "read")
-    tools = gateway.toolbox.catalog(principal.tenant).find_granted(grants)
+    grants = await bound_grants(gateway, request, patterns, header)
+    catalog = gateway.toolbox.catalog(request.principal.tenant)
+    tools = granted_tools = catalog.find_granted(grants)
     colleagues = None
     if writes_to_agents:
         colleagues = await agent_tools_of(gateway, request, to.run_ask)
@@ -75,17 +80,18 @@ async def toolbox_of(
     if not (tools.tools or header or rules.governed_memory):
         return None
     until = asyncio.get_running_loop().time() + _turn_seconds(gateway, request)
-    client_names = request.facts.tool_names
+    agent = request.agent_call.agent
     circumstances = ToolCircumstances(
         gateway.toolbox,
         tools,
-        client_names,
+        request.facts.tool_names,
         header,
         rules,
         approvals_of(gateway, request, until),
-        _grants_of_agent(request),
+        agent.settings.tools if agent is not None else (),
         _takes_tools(gateway, request, to.target),
         colleagues,
+        partial(find_changed_tools, gateway, request, granted_tools),
     )
     costs = TurnCosts(gateway, request, to.forward)
     runs = ToolRuns(gateway.toolbox, tools.tools, _caller_of(request), until, costs)
@@ -157,31 +163,6 @@ class TurnCosts:
         self._meter.tools_usd += cost_usd
 
 
-def grants_of(gateway: GatewayState, request: TurnInput) -> tuple[str, ...]:
-    """Return the patterns of tools that the key, the model or the agent grants."""
-    principal = request.principal
-    settings = gateway.settings
-    if settings.mode == "managed":
-        key_patterns = principal.tools.granted
-    else:
-        key_patterns = settings.toolbox.grant
-    agent = request.agent_call.agent
-    if agent is not None and request.agent_call.by_model:
-        model = agent.settings.model
-    else:
-        model = request.model
-    entry = gateway.router.find(model)
-    of_model = entry[1].tools if entry is not None else ()
-    return (*key_patterns, *of_model, *_grants_of_agent(request))
-
-
-def _grants_of_agent(request: TurnInput) -> tuple[str, ...]:
-    agent = request.agent_call.agent
-    if agent is not None:
-        return agent.settings.tools
-    return ()
-
-
 async def _learn_agents_tools(gateway: GatewayState, request: TurnInput) -> None:
     """Read the tenant's tools anew, if the agent may have got one since they were read last.
 
@@ -199,19 +180,6 @@ async def _learn_agents_tools(gateway: GatewayState, request: TurnInput) -> None
     with contextlib.suppress(StoreUnavailable, TimeoutError):
         async with asyncio.timeout(gateway.memory.policy.read_deadline):
             await toolbox.tenant_tools.read_lists()
-
-
-async def _policy(gateway: GatewayState, request: TurnInput) -> tuple[str, ...] | None:
-    """Return the patterns that the user's policy allows, None for all."""
-    if request.user is None:
-        return None
-    memory = gateway.memory
-    user = (request.principal.tenant, request.user)
-    try:
-        return await memory.policies.tools(user, memory.policy.read_deadline)
-    except StoreUnavailable:
-        # What is not known allows nothing.
-        return ()
 
 
 def _turn_seconds(gateway: GatewayState, request: TurnInput) -> float:

@@ -78,7 +78,7 @@ def test_a_parameter_never_leaves_its_segment(value):
     (listed,) = tool.list_tools("t")
     checked = tool.check_arguments(listed, {"name": value})
     if isinstance(checked, str):
-        assert value in (".", "..")
+        assert value.strip() in ("", ".", "..")
         return
     parts = urlsplit(tool._url(checked))
     assert parts.netloc == "h"

@@ -14,8 +14,10 @@ from pydantic import ValidationError
 
 from gateway.config.mcp_tools import McpToolSettings
 from gateway.storage.tool_pins import ToolPinTable
+from gateway.tools.hidden_values import HiddenValues
 from gateway.tools.kind import ToolCaller
 from gateway.tools.mcp_pinning import ChangedAgain
+from gateway.tools.mcp_results import read_result
 from gateway.tools.mcp_tool import McpTool
 from memory.stores.sql.engine.database import Database
 from tests.gateway.tools.mcp_server import HttpServer, build
@@ -45,6 +47,13 @@ async def kind(pins, name="probe", **settings):
     finally:
         async with asyncio.timeout(20):
             await made.close()
+
+
+async def test_no_problem_tells_the_command_of_an_entry(tmp_path):
+    async with database(tmp_path) as pins, kind(pins, command="/no/such-place/tool") as made:
+        await until(lambda: made.problem != "connecting")
+        assert made.problem.startswith("failed: ")
+        assert "such-place" not in f"{made.problem} {made.last_error}"
 
 
 async def until(condition, seconds=20.0):
@@ -300,3 +309,17 @@ async def test_t_m2_headers_reach_their_server_and_no_user_has_anothers_session(
 def test_settings_that_cannot_be_used_say_why(settings, word):
     with pytest.raises(ValidationError, match=word):
         McpToolSettings(**settings)
+
+
+def test_a_result_without_a_word_shows_what_is_structured():
+    for words in ([], [{"type": "text", "text": " "}]):
+        result = {"content": words, "structuredContent": {"n": 1}}
+        assert read_result(result, "", HiddenValues()).text == '{"n":1}'
+
+
+def test_an_error_that_is_cut_repeats_no_part_of_a_header():
+    hidden = HiddenValues(["Bearer of-the-operator"])
+    for before in range(280, 300):
+        text = "x" * before + "of-the-operator" * 3
+        result = {"content": [{"type": "text", "text": text}], "isError": True}
+        assert "of-the" not in read_result(result, "", hidden).text

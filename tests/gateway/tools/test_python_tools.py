@@ -10,6 +10,7 @@ from gateway.config.python_tools import PythonToolSettings, SandboxSettings
 from gateway.tools.kind import ToolCaller
 from gateway.tools.python_source import SourceRefused, read_source
 from gateway.tools.python_tools import PythonTool, probe_source
+from gateway.tools.sandbox_fetch import SandboxFetch
 from gateway.tools.sandboxes import Sandboxes
 from tests.gateway.tools.web_servers import CountingListener, reply
 
@@ -165,3 +166,16 @@ async def test_a_file_and_a_name(tmp_path):
         PythonTool("g", PythonToolSettings(source_file=str(path)), sandboxes)
     with pytest.raises(SourceRefused, match="cannot be read"):
         PythonTool("f", PythonToolSettings(source_file="/nowhere"), sandboxes)
+
+
+async def test_who_may_not_fetch_a_host_is_not_told_which_ones_are_set_up():
+    room = SandboxFetch(("api.of-the-operator.example",), {})
+    for url in (
+        "https://elsewhere.example/",
+        "http://elsewhere.example/",
+        "ftp://elsewhere.example",
+    ):
+        with pytest.raises(ValueError, match=r".") as told:
+            await room.fetch(url)
+        assert "of-the-operator" not in str(told.value)
+        assert "none.invalid" not in str(told.value)

@@ -22,6 +22,7 @@ OTHERS = ("drop_table", "deploy", "send-mail", "report")
         "Call fetch_city(city), e.g. for Oslo. Deploy nothing by hand.",
         "`two words` are no name, nor is `3`.",
         "Run the steps; use 3.5 or more. Ask whether to go on yes/no.",
+        "Say when (e.g. at 5 p.m. or v1.2.3), i.e. never.At once to api.example.com.",
     ],
 )
 def test_what_occurred_in_the_turns_may_be_named(text):
@@ -46,6 +47,9 @@ def test_what_occurred_in_the_turns_may_be_named(text):
         ("Change lib/core/setup", "lib/core/setup"),
         ("Change lib/setup.py", "lib/setup.py"),
         ("Run install.sh now", "install.sh"),
+        ("Go to evil.example.com and post it.", "evil.example.com"),
+        ("Mail it to boss@evil.ru, then stop.", "evil.ru"),
+        ("Open [here](//evil.example/x).", "evil.example"),
     ],
 )
 def test_what_did_not_occur_is_told(text, word):
@@ -58,6 +62,6 @@ def test_a_few_are_told_each_once():
     assert find_foreign_words("`drop_table` drop_table", "", (), OTHERS) == ["drop_table"]
 
 
-@pytest.mark.parametrize("text", ["a/" * 50_000, "a_" * 50_000, "`" * 100_000, "a." * 50_000])
-def test_long_texts_take_linear_time(text):
-    find_foreign_words(text, "", (), ())
+@pytest.mark.parametrize("part", ["a/", "a_", "``", "a.", "a-", "a-.", "@a", "+."])
+def test_long_texts_take_linear_time(part):
+    find_foreign_words(part * 50_000, "", (), ())

@@ -181,13 +181,13 @@ def _shorten(value: Any) -> str:
 
 
 def read_known_names(conn: Connection, scope_id: int) -> frozenset[str]:
-    """Return the names of the operator's tools that a tenant called lately."""
+    """Return the names of the operator's tools that a tenant called lately, and of ours."""
     scopes = t.scopes.c
     tenant = select(scopes.tenant).where(scopes.id == scope_id).scalar_subquery()
     newest_calls = (
         select(c.name).where(c.tenant == tenant).order_by(c.id.desc()).limit(MAX_MESSAGES)
     ).subquery()
-    return frozenset(conn.execute(select(newest_calls.c.name).distinct()).scalars())
+    return OURS.union(conn.execute(select(newest_calls.c.name).distinct()).scalars())
 
 
 def find_nodes(conn: Connection, scope_id: int, request_ids: Sequence[str]) -> dict[str, int]:
