@@ -29,7 +29,7 @@ from memory.stores.sql.turns.unread_turns import TurnMessage
 # another job had no room for.
 AGAIN = "again"
 IDLE = "idle"
-REST = "rest"
+READS_REST = "rest"
 # That are read at once: three times as many as are waited for, so that few are left over.
 BATCH_TURNS, BATCH_CHARACTERS = 18, 8000
 # Known facts shown: the newest, those nearest to each message, those of the same matters; of these
@@ -95,7 +95,7 @@ def read_input(
     else:
         # At idle nothing follows soon: who opens a new chat for each question is read as well.
         is_first = bool(job.payload.get("at_once") or job.payload.get(IDLE))
-        waits = not (is_first or job.payload.get(REST))
+        waits = not (is_first or job.payload.get(READS_REST))
         if waits and unread_turns.count(conn, scope_id, min_turns) < min_turns:
             return None
         unread_nodes = unread_turns.oldest(conn, scope_id, BATCH_TURNS + 1, first=is_first)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from memory.jobs import fact_prompt
 from memory.jobs.evidence import find_evidence, fold_texts, is_about
-from memory.jobs.extraction_input import AGAIN, REST, ExtractionInput, KnownFacts
+from memory.jobs.extraction_input import AGAIN, READS_REST, ExtractionInput, KnownFacts
 from memory.jobs.fact_answer import FactAnswer, ProposedFact
 from memory.jobs.fact_origin import ACTOR, FactOrigin, name_speaker, origin_of, set_edited_aside
 from memory.jobs.human_block import LABEL, HumanBlock
@@ -124,7 +124,7 @@ class FactWriter:
 
     def _queue_rest(self, conn: Connection) -> None:
         if self._batch.more:
-            enqueue(conn, QueuedJob(KIND, {**self._job.payload, REST: True}, self._scope))
+            enqueue(conn, QueuedJob(KIND, {**self._job.payload, READS_REST: True}, self._scope))
 
     def _queue_again(self, conn: Connection, delay: float) -> None:
         payload = {**self._job.payload, AGAIN: True}
