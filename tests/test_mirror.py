@@ -382,7 +382,7 @@ COVERED = {
     "memory/search/test_matters": "memory.search.languages.matters",
     "e2e/test_provenance": """
         memory.jobs.fact_origin memory.jobs.human_block
-        memory.stores.sql.turns.replaced_turns memory.stores.sql.turns.sibling_turns
+        memory.stores.sql.turns.replaced_turns
     """,
     "memory/search/test_small_talk": "memory.search.languages.acknowledgements",
     "memory/jobs/test_evidence": """

@@ -8,9 +8,8 @@ most of the words that it replaces.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from difflib import SequenceMatcher
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select
@@ -25,8 +24,10 @@ from memory.stores.sql.engine.statements import execute
 MAX_NODES = 1000
 # First turns, the newest, that are compared.
 MAX_FIRST = 20
-# Of two first messages: what is compared, and the share that an edit leaves.
+# Of two first messages: what is compared, in pieces of so many characters, and the share of the
+# pieces that an edit leaves.
 COMPARED_CHARACTERS = 400
+PIECE_CHARACTERS = 3
 EDITED_SHARE = 0.5
 m = t.messages.c
 n = t.nodes.c
@@ -111,4 +112,20 @@ def _is_edit(texts: Mapping[int, str], later: int, earlier: int, size: int) -> b
         return size == 1
     if is_small_talk(words) or is_small_talk(earlier_words):
         return False
-    return SequenceMatcher(None, words, earlier_words, autojunk=False).ratio() >= EDITED_SHARE
+    return _shared_part(words, earlier_words) >= EDITED_SHARE
+
+
+def _shared_part(text: str, other_text: str) -> float:
+    """Return the share of two texts' pieces that both have (Dice, Ecology 26, 1945): 0 to 1.
+
+    In linear time, since a search compares many.
+    """
+    pieces, other_pieces = _count_pieces(text), _count_pieces(other_text)
+    total = pieces.total() + other_pieces.total()
+    return 2 * (pieces & other_pieces).total() / total if total else 0.0
+
+
+def _count_pieces(text: str) -> Counter[str]:
+    return Counter(
+        text[begin : begin + PIECE_CHARACTERS] for begin in range(len(text) - PIECE_CHARACTERS + 1)
+    )
