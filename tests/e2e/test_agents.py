@@ -667,6 +667,10 @@ async def test_a_p7_who_uses_no_agent_has_the_bytes_and_the_reads_of_before(data
         folder.mkdir(parents=True)
         (folder / "secret").write_text("51" * 32)
         async with Model("Hi.") as up, running(up.url, folder, config) as live:
+            # What runs in its own time makes a turn read anew what it had at hand.
+            await live.gateway.memory.wait_until_ready()
+            await live.stop_worker()
+            await live.gateway.memory.retrieval.indexing.stop()
             work = watch_turn_reads(monkeypatch, live.gateway.memory.db)
             for headers in ({}, {"x-memory-agent": "free"}, {"x-memory": "off"}):
                 for messages in (HISTORY[:2], HISTORY):

@@ -314,8 +314,16 @@ def test_a_conversation_that_is_named_is_that_one():
     found = ConversationState(3, "mine", True, False, 99)
     turn = a_turn(snapshot={"conversation": found}, explicit="mine")
     assert turn.identity.conversation is found
-    assert turn.identity.forked_from is None
     assert turn.services.lines.taken == [b"name mine"]
+    # It begins anew in a conversation that has turns: what it replaces there is told by its rows.
+    assert turn.identity.forked_from == "mine"
+
+
+def test_a_named_conversation_without_turns_is_begun_and_not_branched():
+    found = ConversationState(3, "mine", True, False, None)
+    turn = a_turn(snapshot={"conversation": found}, explicit="mine")
+    assert turn.identity.conversation is found
+    assert turn.identity.forked_from is None
 
 
 async def test_rows_that_stay_behind_are_logged_without_what_they_say(caplog):
