@@ -37,13 +37,16 @@ async def link_response(gateway: GatewayState, request: TurnInput) -> TurnInput:
     if link.is_kept_here:
         return await kept_responses.expand(gateway, link)
     request = link.request
+    goes_on = link.row is not None or (bool(link.previous_id) and not link.is_guarded)
+    if not (link.may_refer or goes_on):
+        return request
     items = input_items(request.body)
-    if link.may_refer and (ids := references(items)):
+    if ids := references(items) if link.may_refer else ():
         if not link.is_guarded:
             await check_items(gateway, request.principal, request.user, ids)
         request = await tell_named(gateway, request, items)
         items = request.body["input"]
-    if link.row is not None or (link.previous_id and not link.is_guarded):
+    if goes_on:
         request = _go_on(request, link, items)
     # A turn with memory is composed of what was read of it.
     is_sent_raw = not request.uses_memory or may_ask_for_compaction(request)
