@@ -14,11 +14,12 @@ import os
 import threading
 import time
 from collections import Counter as TotalCounts
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
@@ -106,6 +107,34 @@ class BilledRequest(Protocol):
     rounds: int
     cost: float | None
     agent: str
+    input: int
+    cached_input: int
+    cache_write: int
+    output: int
+    reasoning: int
+
+
+class _RequestSums(msgspec.Struct):
+    """What requests with the same labels add to counters, since the last hand-over."""
+
+    requests: int = 0
+    cost_usd: float = 0.0
+    rounds: int = 0
+    input: int = 0
+    cached_input: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+    def add(self, record: BilledRequest) -> None:
+        self.requests += 1
+        self.cost_usd += record.cost or 0
+        self.rounds += record.rounds
+        self.input += record.input
+        self.cached_input += record.cached_input
+        self.cache_write += record.cache_write
+        self.output += record.output
+        self.reasoning += record.reasoning
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +192,16 @@ class Metrics:
             member: Histogram(name, text, ["model"], buckets=SECONDS, registry=registry)
             for member, (name, text) in DURATIONS.items()
         }
+        self._durations_of: dict[tuple[str, str], Histogram] = {}
         self._turn = _TurnMetrics(registry)
         self.tools = ToolMetrics(registry)
         self._lock = threading.Lock()
         self._drops: TotalCounts[tuple[str, str]] = TotalCounts()
-        # By counter and labels, since the last time.
-        self._sums: dict[tuple[str, ...], float] = {}
+        # Since the last hand-over: by the labels of requests, by those of agents, by route and
+        # class of status.
+        self._requests: dict[tuple[str, ...], _RequestSums] = {}
+        self._agents: dict[tuple[str, ...], _RequestSums] = {}
+        self._responses: TotalCounts[tuple[str, str]] = TotalCounts()
         # Other processes read what this one counts.
         self._is_shared = SHARED_FOLDER in os.environ
         self._gauges = {
@@ -197,40 +230,25 @@ class Metrics:
         memory = memory or "none"
         self.memory[memory] = self.memory.get(memory, 0) + 1
         path = record.path if record.path in PATHS else OTHER
-        amounts: dict[tuple[str, ...], float] = {
-            ("requests", path, model, provider, memory, status_class(record.status)): 1,
-            ("cost_usd", model): record.cost or 0,
-            ("rounds", model): record.rounds,
-        }
-        for kind in KINDS:
-            amounts["tokens", model, kind] = getattr(record, kind)
+        status = status_class(record.status)
+        labels = (path, model, provider, memory, status)
+        if (sums := self._requests.get(labels)) is None:
+            sums = self._requests[labels] = _RequestSums()
+        sums.add(record)
         if record.agent:
-            amounts |= self._amounts_of_agent(record)
-        self._add(amounts)
-        for name, durations in self._durations.items():
-            if (milliseconds := getattr(record, name)) is not None:
-                durations.labels(model).observe(milliseconds / 1000)
-
-    def _amounts_of_agent(self, record: BilledRequest) -> dict[tuple[str, ...], float]:
-        """Return what a request adds to its agent; one not of the configuration is `other`."""
-        if record.agent in self._labels.agents:
-            agent = record.agent
-        else:
-            agent = OTHER
-        return {
-            ("agent_requests", agent, status_class(record.status)): 1,
-            ("agent_cost_usd", agent): record.cost or 0,
-            **{("agent_tokens", agent, kind): getattr(record, kind) for kind in KINDS},
-        }
-
-    def _add(self, amounts: Mapping[tuple[str, ...], float]) -> None:
-        """Add to counters, each by its name and labels."""
-        sums = self._sums
-        for counter, amount in amounts.items():
-            if amount:
-                sums[counter] = sums.get(counter, 0) + amount
+            agent = record.agent if record.agent in self._labels.agents else OTHER
+            self._agents.setdefault((agent, status), _RequestSums()).add(record)
         if self._is_shared:
             self._hand_over()
+        self._observe("latency_ms", model, record.latency_ms)
+        if record.first_token_ms is not None:
+            self._observe("first_token_ms", model, record.first_token_ms)
+
+    def _observe(self, name: str, model: str, milliseconds: float) -> None:
+        # Looked up once: the library checks labels for as long as it counts.
+        if (durations := self._durations_of.get((name, model))) is None:
+            durations = self._durations_of[name, model] = self._durations[name].labels(model)
+        durations.observe(milliseconds / 1000)
 
     def _hand_over(self) -> None:
         """Hand what was added up to the library."""
@@ -239,9 +257,29 @@ class Metrics:
             self._drops = TotalCounts()
         for (stage, reason), times in drops.items():
             self._counters["memory_dropped"].labels(stage, reason).inc(times)
-        sums = self._sums
-        self._sums = {}
-        for (name, *labels), amount in sums.items():
+        requests = self._requests
+        agents = self._agents
+        responses = self._responses
+        self._requests, self._agents, self._responses = {}, {}, TotalCounts()
+        for labels, sums in requests.items():
+            self._counters["requests"].labels(*labels).inc(sums.requests)
+            self._inc("rounds", labels[1:2], sums.rounds)
+            self._hand_over_bill("", labels[1], sums)
+        for labels, sums in agents.items():
+            self._counters["agent_requests"].labels(*labels).inc(sums.requests)
+            self._hand_over_bill("agent_", labels[0], sums)
+        for labels, times in responses.items():
+            self._counters["http_responses"].labels(*labels).inc(times)
+
+    def _hand_over_bill(self, prefix: str, label: str, sums: _RequestSums) -> None:
+        """Hand over what was billed. prefix: of the counters' names. label: a model, or an agent."""
+        self._inc(f"{prefix}cost_usd", (label,), sums.cost_usd)
+        for kind in KINDS:
+            self._inc(f"{prefix}tokens", (label, kind), getattr(sums, kind))
+
+    def _inc(self, name: str, labels: Sequence[str], amount: float) -> None:
+        """Add to a counter, which is not shown before it counts something."""
+        if amount:
             self._counters[name].labels(*labels).inc(amount)
 
     def observe_turn(self, session: Session) -> None:
@@ -255,7 +293,9 @@ class Metrics:
 
     def observe_http(self, route: str, status: int) -> None:
         """Count a response. route: one of a few names."""
-        self._add({("http_responses", route, status_class(status)): 1})
+        self._responses[route, status_class(status)] += 1
+        if self._is_shared:
+            self._hand_over()
 
     def render(self, gauges: Mapping[str, float]) -> bytes:
         """Return all metrics as text. gauges: the values of now, by name."""
