@@ -16,6 +16,7 @@ import msgspec
 from gateway.apis.base import HiddenRounds
 from gateway.apis.chat.chat_format import ChatFormat, ChatMask, read_chunk
 from gateway.apis.chat.hidden_exchange import HiddenExchange
+from gateway.apis.chat.plain_completion import PlainCompletion
 from gateway.apis.chat.repeated_calls import SettlingInterceptor
 from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError
@@ -191,13 +192,14 @@ class LettaMask(ChatMask):
         self._interceptor.feed(chunk)
         return _frames(self._round_chunks.of_chunk(chunk))
 
-    def show_whole(self, answer: Chunk, *, heavy: bool = False) -> list[bytes]:
+    def show_whole(self, answer: Chunk | PlainCompletion, *, heavy: bool = False) -> list[bytes]:
         super().show_whole(answer, heavy=heavy)
         if self._round_chunks is None:
             return []
-        return [_frames(self._round_chunks.of_chunk(answer))]
+        shown_chunk = answer.chunk() if isinstance(answer, PlainCompletion) else answer
+        return [_frames(self._round_chunks.of_chunk(shown_chunk))]
 
-    def take_whole(self, answer: Chunk) -> RoundResult | None:
+    def take_whole(self, answer: Chunk | PlainCompletion) -> RoundResult | None:
         result = super().take_whole(answer)
         if result is not None:
             self._items.add_round(result)

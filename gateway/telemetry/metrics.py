@@ -272,7 +272,7 @@ class Metrics:
             self._counters["http_responses"].labels(*labels).inc(times)
 
     def _hand_over_bill(self, prefix: str, label: str, sums: _RequestSums) -> None:
-        """Hand over what was billed. prefix: of the counters' names. label: a model, or an agent."""
+        """Hand over what was billed: of a model, or of an agent (`prefix`)."""
         self._inc(f"{prefix}cost_usd", (label,), sums.cost_usd)
         for kind in KINDS:
             self._inc(f"{prefix}tokens", (label, kind), getattr(sums, kind))

@@ -149,22 +149,16 @@ def message_spans(
     bytes that came.
     """
     out = list(before)
-    if client is not None:
-        spans, text = (client.spans(), client.text)
+    if client is not None and (new_span := client.span_of_new(messages)) is not None:
+        _add_span(out, new_span, client.text)
     else:
-        spans, text = ({}, b"")
-    for message in messages:
-        span = spans.get(id(message))
-        if span is None:
-            out.append(encode_json(message))
-        elif (
-            out
-            and type(last_piece := out[-1]) is tuple
-            and not text[last_piece[1] : span[0]].strip(b", \t\r\n")
-        ):
-            out[-1] = last_piece[0], span[1]
-        else:
-            out.append(span)
+        spans, text = ({}, b"") if client is None else (client.spans(), client.text)
+        for message in messages:
+            span = spans.get(id(message))
+            if span is None:
+                out.append(encode_json(message))
+            else:
+                _add_span(out, span, text)
     # There are few, however long a history is.
     if len(out) > PIECES:
         return [
@@ -173,6 +167,18 @@ def message_spans(
             for x in ([b",".join(p for p in run if type(p) is bytes)] if is_encoded else run)
         ]
     return out
+
+
+def _add_span(pieces: list[Piece], span: Span, text: bytes) -> None:
+    """Add messages of the client's, joined with those right before them."""
+    if (
+        pieces
+        and type(last_piece := pieces[-1]) is tuple
+        and not text[last_piece[1] : span[0]].strip(b", \t\r\n")
+    ):
+        pieces[-1] = last_piece[0], span[1]
+    else:
+        pieces.append(span)
 
 
 def _ours(span: Piece) -> bool:

@@ -335,6 +335,13 @@ class Messages(Sequence[Json]):
             return self.source.text
         return b""
 
+    def span_of_new(self, messages: Sequence[Json]) -> Span | None:
+        """Return where these messages stand in the source, if they are the new ones."""
+        source = self.source
+        if source is None or not source.new_spans or messages != self.new:
+            return None
+        return source.new_spans[0][0], source.new_spans[-1][1]
+
     def spans(self) -> dict[int, Span]:
         """Return the spans of the decoded messages in their source, by `id`."""
         if (source := self.source) is None:

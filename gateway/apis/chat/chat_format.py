@@ -19,6 +19,7 @@ from gateway.apis.base import (
     chat_only,
 )
 from gateway.apis.chat.hidden_exchange import HiddenExchange, tool_calls
+from gateway.apis.chat.plain_completion import PlainCompletion, plain_completion
 from gateway.apis.chat.repeated_calls import SettlingInterceptor
 from gateway.apis.chat.searched_answer import CitedTexts
 from gateway.apis.round_result import RoundResult
@@ -138,7 +139,7 @@ class ChatFormat:
     def event_error(self, data: bytes) -> Any:
         return parse_chunk(data).error
 
-    def read_whole(self, data: bytes) -> tuple[Chunk | None, Any]:
+    def read_whole(self, data: bytes) -> tuple[Chunk | PlainCompletion | None, Any]:
         if len(data) > SURE_BYTES and not is_readable(data):
             raise MalformedCompletion(UNREADABLE)
         body = decode_answer(data)
@@ -146,7 +147,7 @@ class ChatFormat:
             raise MalformedCompletion("not an object")
         if body.get("error"):
             return (None, body["error"])
-        return (chunk(lift(body), b""), None)
+        return (plain_completion(body) or chunk(lift(body), b""), None)
 
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
@@ -238,12 +239,18 @@ class ChatMask:
     def _show_piece(self, chunk: Chunk) -> bytes:
         return _events(self._interceptor.feed(chunk))
 
-    def show_whole(self, answer: Chunk, *, heavy: bool = False) -> list[bytes]:
+    def show_whole(self, answer: Chunk | PlainCompletion, *, heavy: bool = False) -> list[bytes]:
         self._has_long_text = self._has_long_text or heavy
-        return list(map(frame, self._interceptor.feed(answer)))
+        shown_chunk = answer.chunk() if isinstance(answer, PlainCompletion) else answer
+        return list(map(frame, self._interceptor.feed(shown_chunk)))
 
-    def take_whole(self, answer: Chunk) -> RoundResult | None:
-        return self._interceptor.whole(answer)
+    def take_whole(self, answer: Chunk | PlainCompletion) -> RoundResult | None:
+        if not isinstance(answer, PlainCompletion):
+            return self._interceptor.whole(answer)
+        result = answer.result()
+        self._interceptor.usage = result.usage
+        self._interceptor.text_shown = True
+        return result
 
     def pass_on(self, answer_bytes: bytes, result: RoundResult) -> None:
         self._finished_completion = FinishedCompletion(answer_bytes, result.reply)
