@@ -21,6 +21,7 @@ from gateway.auth.keyless_guard import (
 )
 from gateway.auth.user_resolver import UserResolver
 from gateway.config.settings import Settings
+from gateway.http.known_requests import KnownRequests
 from gateway.http.parse_cache import RequestParseCache
 from gateway.http.response import GatewayResponse
 from gateway.limits.limiter import Limiter
@@ -150,6 +151,7 @@ class GatewayState:
     agents: AgentDirectory = field(init=False)
     skills: SkillTools = field(init=False)
     prefixes: RequestParseCache = field(default_factory=RequestParseCache)
+    known_requests: KnownRequests = field(default_factory=KnownRequests)
     # Of `GatewayMiddleware`.
     guard: KeylessGuard | None = field(init=False)
     successor: GatewayState | None = field(init=False, default=None)

@@ -55,8 +55,8 @@ TAIL = 48
 PARTS = 8
 # Candidates with the same window.
 MAX_SAME_PLACE = 64
-# Size of the cache: some 2,400 conversations, each with its offsets.
-BYTES = 4 << 20
+# Size of the cache: some 2,100 conversations, each with its offsets.
+BYTES = 7 << 19
 EACH = 1750
 # in the new part of a body; with more, the body is parsed as a whole, since to locate its messages
 # would take long

@@ -18,7 +18,7 @@ import pytest
 from gateway import state
 from gateway.auth import credential_cache
 from gateway.auth.authenticator import Principal
-from gateway.http import parse_cache
+from gateway.http import known_requests, parse_cache
 from gateway.models.tokenizers import FAMILIES
 from gateway.routing import context_windows, cooldowns, router, selector
 from gateway.routing.caller import Caller
@@ -45,6 +45,11 @@ REQUESTS, SMALL = 120, 1 << 15
 CACHES = {
     "Conversations": ((conversation_cache, "BYTES"), 1, lambda g: g.memory.lines),
     "Request prefixes": ((parse_cache, "BYTES"), 1, lambda g: g.prefixes.prefixes),
+    "Known requests": (
+        (known_requests, "BYTES"),
+        1,
+        lambda g: g.known_requests.decisions,
+    ),
     "Message digests": ((messages, "SEEN_BYTES"), 1, lambda g: g.memory.digests.cached_digests),
     "Token counts": (
         (tokens, "COUNTS_BYTES"),

@@ -119,6 +119,32 @@ CONNECTOR = "connector_"
 # What is said: no member of it names a model that is asked.
 SPOKEN = frozenset({"messages", "input", "items", "instructions", "system", "output"})
 MODELS = ("model", "models")
+# Members of a chat completion, and of its messages, that name nothing stored.
+PLAIN_MEMBERS = frozenset(
+    {
+        "model",
+        "messages",
+        "frequency_penalty",
+        "logprobs",
+        "max_completion_tokens",
+        "max_tokens",
+        "n",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "reasoning_effort",
+        "seed",
+        "service_tier",
+        "stop",
+        "store",
+        "stream",
+        "temperature",
+        "top_logprobs",
+        "top_p",
+        "user",
+        "verbosity",
+    }
+)
+PLAIN_MESSAGES = frozenset({("role", "content"), ("content", "role")})
 # Nothing that the APIs define lies deeper.
 MAX_DEPTH = 24
 
@@ -133,6 +159,21 @@ MEMBER_BYTES = 64
 # Of a text that is taken apart at its quotes.
 SPLIT_BYTES = 1 << 16
 _named = frozenset(name.encode() for name in (*PLACES, *HOLDERS, *CHAINING, "models"))
+
+
+def is_plain_chat(body: Json, raw_body: bytes) -> bool:
+    """Tell whether a chat completion has plain members and messages alone, which name nothing.
+
+    There are as many objects as messages and the body itself, so that none is hidden under a
+    member that is given twice; and each member of those is in `body` by its name.
+    """
+    messages = body.get("messages")
+    if type(messages) is not list or raw_body.count(b"{") != 1 + len(messages):
+        return False
+    if not body.keys() <= PLAIN_MEMBERS:
+        return False
+    # Of these objects, since a list of them would have further ones.
+    return {tuple(m) if type(m) is dict else () for m in messages} <= PLAIN_MESSAGES
 
 
 def names_nothing(raw_body: bytes) -> bool:

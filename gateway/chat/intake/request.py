@@ -75,6 +75,11 @@ class MemoryPath(msgspec.Struct, frozen=True):
     count: UpstreamPath | None = None
     known_call: KnownCall | None = None
 
+    @property
+    def is_plain_chat(self) -> bool:
+        """Whether the path tells nothing but that it is a chat completion."""
+        return self.api.is_chat and self.user is None and self.known_call is None
+
 
 CHAT_PATH = MemoryPath()
 NOTHING_DROPPED: Sequence[str] = ()
@@ -96,6 +101,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     agent's profile, None where it has none. dropped_members: members of its own that the profile
     does not let it set. harness: what its program puts around its user's words. project: in which
     it is, "" for none. search: a vendor's search tool that the operator's own stands in for.
+    is_known: all but its messages is as in a request before it, and was checked then.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -128,6 +134,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     dropped_members: Sequence[str] = ()
     project: str = ""
     search: VendorSearch | None = None
+    is_known: bool = False
 
     @property
     def model(self) -> str:
@@ -236,6 +243,8 @@ async def read_turn_input(
     client = gateway.clients.find(headers)
     source = BodySource(name, api, client, caller)
     body = await read_members(gateway, source, raw_body, whole=mode.name != "off")
+    if path.is_plain_chat and (known := _find_known(gateway, scope, principal, body)) is not None:
+        return _renew(known, body, (name, headers, raw_body, started_at))
     agent_call = NO_AGENT if known_call is None else known_call.agent_call
     dropped_names = NOTHING_DROPPED
     if known_call is None and (body.members["model"].startswith(PREFIX) or AGENT in headers):
@@ -259,6 +268,73 @@ async def read_turn_input(
     if agent_call is NO_AGENT:
         return turn_input
     return msgspec.structs.replace(turn_input, agent_call=agent_call, dropped_members=dropped_names)
+
+
+def _find_known(
+    gateway: GatewayState, scope: Any, principal: Principal, body: ReadBody
+) -> TurnInput | None:
+    """Return a request before this one that differs in its messages alone, see `keep_known`.
+
+    None where it has to be read whole: the messages may say that a chat UI asks for itself.
+    """
+    if body.facts is None or scope.get("query_string") or not gateway.memory.policies.is_unused:
+        return None
+    history = body.facts.history
+    name = gateway.known_requests.name(scope["headers"], history.unchecked)
+    known: TurnInput | None = gateway.known_requests.decisions.get(name)
+    if known is None or known.principal is not principal:
+        return None
+    if gateway.background.matches(history):
+        return None
+    return known
+
+
+def _renew(
+    known: TurnInput, body: ReadBody, connection: tuple[str, Headers, bytes, float]
+) -> TurnInput:
+    """Return a request with the decisions of one before it. connection: what came with it."""
+    facts = body.facts
+    assert facts is not None  # noqa: S101 - of a known request
+    facts.history.after.checked = True
+    name, headers, raw_body, started_at = connection
+    return msgspec.structs.replace(
+        known,
+        id=name,
+        headers=headers,
+        raw_body=raw_body,
+        started_at=started_at,
+        body=body.members,
+        whole_facts=facts,
+    )
+
+
+def keep_known(gateway: GatewayState, scope: Any, request: TurnInput) -> None:
+    """Keep what was decided of a request that was read and checked whole.
+
+    Only of one in which no header and no member but its messages has to be looked at again: it
+    names neither a conversation nor an agent, a project, a retry or what is stored.
+    """
+    facts = request.whole_facts
+    if facts is None or not facts.history.after.checked or not _is_plain(request):
+        return
+    if scope.get("query_string") or gateway.clients.find(request.headers).utility:
+        return
+    name = gateway.known_requests.name(scope["headers"], facts.history.unchecked)
+    if name:
+        nothing: Json = {}
+        kept = msgspec.structs.replace(
+            request, headers=nothing, raw_body=b"", body=nothing, whole_facts=None, is_known=True
+        )
+        gateway.known_requests.decisions.put(name, kept)
+
+
+def _is_plain(request: TurnInput) -> bool:
+    """Tell whether what was decided of a request is what is decided of most."""
+    names = (request.conversation, request.chained, request.thread, request.project)
+    retries = request.idempotency_key or request.is_retry
+    is_usual = request.mode == "full" and request.agent == "default" and not request.too_heavy
+    is_own = request.agent_call is NO_AGENT and request.search is None and not request.resends
+    return is_usual and is_own and not retries and not any(names)
 
 
 def _signals(agent_call: CalledAgent, headers: Headers) -> tuple[str, str, bool]:

@@ -14,6 +14,7 @@ from itertools import islice
 
 from gateway.auth.authenticator import Principal
 from gateway.chat.intake.named_objects import (
+    is_plain_chat,
     may_lead,
     may_name_models,
     may_name_objects,
@@ -48,6 +49,10 @@ async def check_stored_names(gateway: GatewayState, request: TurnInput) -> TurnI
     """
     principal = request.principal
     if principal.paths is None:
+        return request
+    # Without memory its messages are decoded, and most are plain.
+    is_decoded = request.whole_facts is None and request.api.is_chat
+    if is_decoded and is_plain_chat(request.body, request.raw_body):
         return request
     # It goes on as it came.
     if not request.uses_memory and await look_for(request.raw_body, *CHAINING):

@@ -14,7 +14,13 @@ from msgspec.structs import replace
 
 from gateway.apis.responses.responses_format import RESPONSES
 from gateway.chat.intake.body import ModelMissing
-from gateway.chat.intake.request import CHAT_PATH, MemoryPath, TurnInput, read_turn_input
+from gateway.chat.intake.request import (
+    CHAT_PATH,
+    MemoryPath,
+    TurnInput,
+    keep_known,
+    read_turn_input,
+)
 from gateway.chat.intake.request_link import link_request
 from gateway.chat.turn.commands import command_of, to_command
 from gateway.chat.turn.count import count_response
@@ -47,7 +53,10 @@ async def serve(
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
         request = await read_turn_input(gateway, scope, receive, path)
-        request = await link_request(gateway, request)
+        if not request.is_known:
+            request = await link_request(gateway, request)
+            if path.is_plain_chat:
+                keep_known(gateway, scope, request)
         if not path.count and (command := command_of(gateway, request)) is not None:
             request = to_command(gateway, request, command)
         response = response_to(gateway, request, path.count)

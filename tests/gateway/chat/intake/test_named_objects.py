@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.chat.intake.named_objects import (
+    is_plain_chat,
+    may_lead,
     may_name_models,
     may_name_objects,
     models_in,
@@ -142,3 +144,56 @@ def test_a_usual_body_certainly_names_nothing():
     assert not names_nothing(json.dumps({**body, "container": "c"}).encode())
     assert not names_nothing(json.dumps({**body, "x": {"model": "m"}}).encode())
     assert names_nothing(json.dumps({**body, "tools": [{"type": "function"}]}).encode())
+
+
+MEMBERS = [*WORDS, "messages", "content", "temperature", "stop", "user", "models", "conversation"]
+scalars = st.sampled_from([1, None, "text", "file-1", "{", '"', []])
+flat_objects = st.lists(st.tuples(st.sampled_from(MEMBERS), scalars), max_size=3)
+
+
+def spell(pairs):
+    """JSON text of an object whose members may be given twice, and hold objects of that kind."""
+    return "{%s}" % ",".join(f"{json.dumps(name)}:{value}" for name, value in pairs)
+
+
+@st.composite
+def bodies(draw):
+    """JSON text of a request, in which each member may be given twice."""
+
+    def value():
+        kind = draw(st.sampled_from(["scalar", "object", "messages", "messages"]))
+        if kind == "scalar":
+            return json.dumps(draw(scalars))
+        if kind == "object":
+            return spell([(n, json.dumps(v)) for n, v in draw(flat_objects)])
+        plain = [("role", '"user"'), ("content", json.dumps(draw(scalars)))]
+        objects = [plain] * draw(st.integers(0, 2))
+        objects += [[(n, json.dumps(v)) for n, v in draw(flat_objects)]] * draw(st.integers(0, 1))
+        return f"[{','.join(map(spell, objects))}]"
+
+    names = [*draw(st.lists(st.sampled_from(MEMBERS), max_size=2)), "messages"]
+    # The last one counts.
+    often = [(name, value()) for name in ["temperature", *names] if draw(st.booleans())]
+    return spell([("model", '"m"'), *often, *((name, value()) for name in names)])
+
+
+@given(bodies())
+def test_no_member_of_a_plain_chat_may_name_anything_however_often_it_is_given(text):
+    names = []
+
+    def note(pairs):
+        names.extend(name for name, _ in pairs)
+        return dict(pairs)
+
+    body = json.loads(text, object_pairs_hook=note)
+    if is_plain_chat(body, text.encode()):
+        assert not [n for n in names if n != "content" and may_lead(n)]
+        assert not may_name_objects(text.encode())
+        assert list(objects_in(body)) == []
+
+
+def test_a_usual_chat_is_plain():
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}] * 3, "max_tokens": 9}
+    assert is_plain_chat(body, json.dumps(body).encode())
+    for odd in ({"container": "c"}, {"tools": [{"type": "function"}]}, {"Conversation": "c"}):
+        assert not is_plain_chat({**body, **odd}, json.dumps({**body, **odd}).encode())
