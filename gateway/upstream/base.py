@@ -82,6 +82,7 @@ class UpstreamResponse(msgspec.Struct):
     headers: Headers
     body: AsyncIterator[bytes]
     carriage: Carriage | None = None
+    _is_events: bool | None = None
 
     def header(self, name: bytes) -> bytes | None:
         for header_name, value in self.headers:
@@ -95,15 +96,17 @@ class UpstreamResponse(msgspec.Struct):
 
         One with a content encoding is passed on as bytes.
         """
-        content_type: bytes | None = None
-        encoding: bytes | None = None
-        for name, value in self.headers:
-            lower_name = name.lower()
-            if lower_name == b"content-type" and content_type is None:
-                content_type = value
-            elif lower_name == b"content-encoding" and encoding is None:
-                encoding = value
-        return b"event-stream" in (content_type or b"").lower() and not encoding
+        if self._is_events is None:
+            self._is_events = self._tells_events()
+        return self._is_events
+
+    def _tells_events(self) -> bool:
+        content_type = self.header(b"content-type")
+        return (
+            content_type is not None
+            and b"event-stream" in content_type.lower()
+            and not self.header(b"content-encoding")
+        )
 
     async def wait_for_end(self, within: float = 0.01) -> None:
         """Wait a moment (seconds) for the end of a body whose content has arrived.

@@ -39,6 +39,8 @@ PARTS = frozenset((*INPUT_DETAILS, *OUTPUT_DETAILS))
 # Of a usage object that are read.
 MEMBERS = COUNTS | PARTS
 NOTHING: Mapping[str, int] = {}
+# Of most chat completions.
+PLAIN = dict.fromkeys(("prompt_tokens", "completion_tokens", "total_tokens")).keys()
 
 
 class TokenUsage(msgspec.Struct):
@@ -68,6 +70,8 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
     """
     if not isinstance(usage, dict):
         return None
+    if usage.keys() == PLAIN and (plain_usage := _plain_tokens(*map(usage.get, PLAIN))) is not None:
+        return plain_usage
     counts = _counts(usage)
     cache_read = counts.get("cache_read_input_tokens", 0)
     cache_write = counts.get("cache_creation_input_tokens", 0)
@@ -100,6 +104,15 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
         output_tokens,
         min(reasoning, output_tokens),
     )
+
+
+def _plain_tokens(input_tokens: Any, output_tokens: Any, total: Any) -> TokenUsage | None:
+    """Return the tokens of a usage that tells these alone; None if one has to be looked at."""
+    if not type(input_tokens) is type(output_tokens) is type(total) is int:
+        return None
+    if input_tokens + output_tokens != total or not 0 <= input_tokens <= total <= MAX_COUNT:
+        return None
+    return TokenUsage(input=input_tokens, output=output_tokens)
 
 
 def _counts(members: Mapping[str, Any]) -> Mapping[str, int]:

@@ -75,16 +75,15 @@ def merge_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Return a request's headers by lower-case name; those sent several times are one list (RFC
     9110, 5.3).
     """
-    out: dict[bytes, bytes] = {}
-    repeated_values: dict[bytes, list[bytes]] = {}
+    pairs = list(pairs)
+    out = dict(pairs)
+    # As nearly always.
+    if len(out) == len(pairs):
+        return out
+    values_by_name: dict[bytes, list[bytes]] = {}
     for name, value in pairs:
-        if name in out:
-            repeated_values.setdefault(name, [out[name]]).append(value)
-        else:
-            out[name] = value
-    if repeated_values:
-        return out | {name: b", ".join(values) for name, values in repeated_values.items()}
-    return out
+        values_by_name.setdefault(name, []).append(value)
+    return {name: b", ".join(values) for name, values in values_by_name.items()}
 
 
 def may_forward(name: bytes) -> bool:
@@ -105,11 +104,10 @@ def client_side(
     let_in = FORWARDED | BILLED if own else FORWARDED
     if extra_names:
         let_in = let_in.union(name.lower().encode("latin-1") for name in extra_names)
-    forwarded_headers: Pairs = []
-    for header in client.items():
-        if header[0] in let_in and header[0] not in connection_names:
-            forwarded_headers.append(header)
-    return forwarded_headers
+    names = (client.keys() & let_in) - connection_names
+    if not names:
+        return []
+    return [header for header in client.items() if header[0] in names]
 
 
 def with_owners_idempotency_key(client: Pairs, secret: bytes, owner: str) -> Pairs:

@@ -144,6 +144,7 @@ PLAIN_MEMBERS = frozenset(
         "verbosity",
     }
 )
+ONLY_OBJECTS = frozenset({dict})
 PLAIN_MESSAGES = frozenset({("role", "content"), ("content", "role")})
 # Nothing that the APIs define lies deeper.
 MAX_DEPTH = 24
@@ -170,10 +171,9 @@ def is_plain_chat(body: Json, raw_body: bytes) -> bool:
     messages = body.get("messages")
     if type(messages) is not list or raw_body.count(b"{") != 1 + len(messages):
         return False
-    if not body.keys() <= PLAIN_MEMBERS:
+    if not body.keys() <= PLAIN_MEMBERS or not set(map(type, messages)) <= ONLY_OBJECTS:
         return False
-    # Of these objects, since a list of them would have further ones.
-    return {tuple(m) if type(m) is dict else () for m in messages} <= PLAIN_MESSAGES
+    return set(map(tuple, messages)) <= PLAIN_MESSAGES
 
 
 def names_nothing(raw_body: bytes) -> bool:

@@ -6,12 +6,15 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gateway.apis.client_profiles import ClientProfiles
 from gateway.auth.authenticator import Principal
 from gateway.auth.user_resolver import UserResolver
-from gateway.chat.intake.request import MemoryPath, read_turn_input
+from gateway.chat.intake.request import MemoryPath, keep_known, read_turn_input
 from gateway.chat.intake.request_headers import retry_signals
+from gateway.chat.intake.request_link import link_request
 from gateway.config.settings import Settings
 from gateway.errors import (
     BadRequest,
@@ -21,6 +24,7 @@ from gateway.errors import (
     Unavailable,
     UnknownModel,
 )
+from gateway.http.known_requests import KnownRequests
 from gateway.http.parse_cache import RequestParseCache
 from gateway.http.request_weight import TooHeavy
 from gateway.routing.agents import AgentDirectory
@@ -59,6 +63,7 @@ class Policies:
     """The policies of users: one for everybody, or a store that is down."""
 
     found = "full"
+    policies = SimpleNamespace(is_unused=True)
 
     async def user_policy(self, tenant, user):
         if self.found is None:
@@ -86,6 +91,7 @@ def gateway():
         ),
         memory=Policies(),
         prefixes=RequestParseCache(),
+        known_requests=KnownRequests(),
         router=Models(),
         names=UserResolver(Settings()),
         clients=ClientProfiles(Settings()),
@@ -104,7 +110,11 @@ async def read(gateway, body=BODY, path_user=None, **headers):
     async def receive():
         return {"type": "http.request", "body": raw, "more_body": False}
 
-    return await read_turn_input(gateway, scope, receive, MemoryPath(user=path_user))
+    request = await read_turn_input(gateway, scope, receive, MemoryPath(user=path_user))
+    if not request.is_known and request.principal.paths is not None:
+        request = await link_request(gateway, request)
+        keep_known(gateway, scope, request)
+    return request
 
 
 async def test_what_a_client_says_is_one_value(gateway):
@@ -278,3 +288,88 @@ async def test_memory_stands_aside_while_the_users_policy_cannot_be_read(gateway
     assert found.too_heavy == "the user's policy cannot be read"
     with pytest.raises(Unavailable, match="policy cannot be read"):
         await read(gateway, x_memory_user="ada", x_memory_conversation="c")
+
+
+HEADERS = [
+    {},
+    {"x_memory_user": "ada"},
+    {"x_memory_user": "bob"},
+    {"x_memory": "read"},
+    {"x_memory": "off"},
+    {"x_memory_conversation": "trip"},
+    {"x_memory_agent": "coder"},
+    {"idempotency_key": "once"},
+    {"x_stainless_retry_count": "1"},
+    {"traceparent": "00-1"},
+    {"traceparent": "00-2"},
+]
+MEMBERS = [{}, {"user": "eve"}, {"max_tokens": 9}, {"stream": True}, {"n": 2}, {"stop": ["x"]}]
+
+
+def user(number):
+    # Long enough for its bytes to be known again.
+    return {"role": "user", "content": f"{number}: " + "tell me more of it, " * 20}
+
+
+def as_text(request):
+    """What a request says, whether it was known or not."""
+    members = {name: getattr(request, name) for name in type(request).__struct_fields__}
+    facts = members.pop("whole_facts")
+    members["body"] = {**request.body, "messages": list(request.body["messages"])}
+    told = facts and (list(facts.history), facts.tool_names, facts.takes_tools, facts.wants_json)
+    return {**members, "is_known": None, "started_at": 0.0, "facts": told}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(HEADERS), st.sampled_from(MEMBERS), st.booleans()), max_size=8
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_a_known_request_is_read_as_one_that_is_new(gateway, turns):
+    gateway.keys.principal = Principal("acme", "app", paths=())
+    gateway.settings.server.max_body_mib = 1
+    messages = []
+    for headers, members, goes_on in turns:
+        messages = [*messages, user(len(messages))]
+        body = {**members, "model": "m", "messages": messages}
+        read_again = await read(gateway, body, **headers)
+        gateway.known_requests.decisions.clear()
+        gateway.prefixes = RequestParseCache() if not goes_on else gateway.prefixes
+        assert as_text(read_again) == as_text(await read(gateway, body, **headers))
+        messages = [*messages, {"role": "assistant", "content": "so be it"}]
+
+
+async def grow(gateway, turns, **headers):
+    """Read the turns of a chat; return whether each was known."""
+    known = []
+    messages = []
+    gateway.settings.server.max_body_mib = 1
+    for turn in range(turns):
+        messages = [*messages, user(turn)]
+        request = await read(gateway, BODY | {"messages": messages}, **headers)
+        known.append(request.is_known)
+        messages = [*messages, {"role": "assistant", "content": "so be it"}]
+    return known
+
+
+async def test_a_chat_is_known_from_its_second_turn_on(gateway):
+    gateway.keys.principal = Principal("acme", "app", paths=())
+    assert await grow(gateway, 3, x_memory_user="ada") == [False, True, True]
+    # Another chat of the same program and user.
+    assert await grow(gateway, 2, x_memory_user="ada") == [True, True]
+    assert await grow(gateway, 2, x_memory_user="bob") == [False, True]
+    # A header that says which request it is decides nothing.
+    assert await grow(gateway, 1, x_memory_user="ada", traceparent="00-1") == [True]
+
+
+async def test_what_may_change_meanwhile_is_asked_each_time(gateway):
+    gateway.keys.principal = Principal("acme", "app", paths=())
+    await grow(gateway, 2)
+    gateway.keys.principal = Principal("acme", "app", paths=(), memory="read")
+    assert await grow(gateway, 1) == [False]
+    gateway.memory.policies = SimpleNamespace(is_unused=False)
+    assert await grow(gateway, 2) == [False, False]
+    gateway.memory.policies = SimpleNamespace(is_unused=True)
+    gateway.background = SimpleNamespace(matches=lambda messages: True)
+    assert await grow(gateway, 2) == [False, False]
