@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,6 +17,8 @@ from memory import AGENT_PREFIX, home_of
 USER_CHARACTERS = 1024
 # Of a new one: Postgres indexes no row above 2.7 kB.
 USER_BYTES = 1024
+# Of a header that is read once.
+MAX_KEPT_BYTES = 256
 # Not every store can hold it, and two names must never become one.
 NUL = "\x00"
 HAS_NUL = "has the character NUL, which no name may have. Leave it out."
@@ -53,46 +56,62 @@ class UserResolver:
         self, headers: Headers, path: str | None, body: Mapping[str, Any]
     ) -> str | None:
         for source in self._order:
-            if source == "header" and b"x-memory-user" not in headers:
+            if source == "header":
+                if (name := self._named_in_header(headers)) is not None:
+                    return name
                 continue
             for value in self._values(source, headers, path, body):
                 if value is None:
                     continue
-                if (name := self._check_value(value, source)) is not None:
+                if (name := _check_value(value, source, self._placeholders)) is not None:
                     return name
         return None
+
+    def _named_in_header(self, headers: Headers) -> str | None:
+        header = headers.get(b"x-memory-user")
+        if header is None:
+            return None
+        # The same for as long as somebody talks.
+        read = _named_by if len(header) <= MAX_KEPT_BYTES else _named_by.__wrapped__
+        return read(header, self._placeholders)
 
     def _values(
         self, source: str, headers: Headers, path: str | None, body: Mapping[str, Any]
     ) -> list[Any]:
-        if source == "header":
-            return [header_text(headers, b"x-memory-user")]
         if source == "path":
             return [path]
         if source == "alias":
             return [header_text(headers, h) for h in self._alias]
         return [body.get(source)]
 
-    def _check_value(self, value: Any, source: str) -> str | None:
-        if type(value) is int:
-            value = str(value)
-        if not isinstance(value, str) or not (value := value.strip()):
-            return None
-        if value.casefold() in self._placeholders:
-            return None
-        try:
-            size = len(value.encode("utf-8"))
-        except UnicodeEncodeError as e:
-            raise BadRequest(f"The user name ({source}) is not valid Unicode.", param="user") from e
-        if size > USER_BYTES:
-            raise BadRequest(
-                f"The user name ({source}) has {size} bytes in UTF-8; at most {USER_BYTES} are "
-                "allowed.",
-                param="user",
-            )
-        if NUL in value:
-            raise BadRequest(f"The user name ({source}) {HAS_NUL}", param="user")
-        return value
+
+def _check_value(value: Any, source: str, placeholders: frozenset[str]) -> str | None:
+    """Return the user that a value names; None if it names nobody. Raises BadRequest."""
+    if type(value) is int:
+        value = str(value)
+    if not isinstance(value, str) or not (value := value.strip()):
+        return None
+    if value.casefold() in placeholders:
+        return None
+    try:
+        size = len(value.encode("utf-8"))
+    except UnicodeEncodeError as e:
+        raise BadRequest(f"The user name ({source}) is not valid Unicode.", param="user") from e
+    if size > USER_BYTES:
+        raise BadRequest(
+            f"The user name ({source}) has {size} bytes in UTF-8; at most {USER_BYTES} are "
+            "allowed.",
+            param="user",
+        )
+    if NUL in value:
+        raise BadRequest(f"The user name ({source}) {HAS_NUL}", param="user")
+    return value
+
+
+@lru_cache(1024)
+def _named_by(header: bytes, placeholders: frozenset[str]) -> str | None:
+    """Return the user that a header names; None if it names nobody. Raises BadRequest."""
+    return _check_value(_header_text(header, "x-memory-user"), "header", placeholders)
 
 
 def header_text(headers: Headers, name: bytes) -> str | None:
@@ -103,7 +122,10 @@ def header_text(headers: Headers, name: bytes) -> str | None:
     header = headers.get(name)
     if header is None:
         return None
-    label = name.decode()
+    return _header_text(header, name.decode())
+
+
+def _header_text(header: bytes, label: str) -> str:
     try:
         text = header.decode("utf-8")
         if "%" not in text:

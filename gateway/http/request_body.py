@@ -15,6 +15,8 @@ from gateway.wire.compression import CHUNK_BYTES, Decompressor
 
 # Of a compressed body; limited, since members may be empty.
 MEMBERS = 16
+# Of a length: a longer one is beyond any limit.
+MOST_DIGITS = 20
 PLAIN = (b"", b"identity")
 DECOMPRESSORS = {b"gzip": Decompressor, b"deflate": Decompressor, b"zstd": ZstdDecompressor}
 
@@ -25,8 +27,7 @@ async def read_body(receive: Any, headers: Mapping[bytes, bytes], limit: int) ->
     limit: in bytes, counted as they arrive and after decompression. Raises TooLarge (without
     reading the rest), UnsupportedMedia, BadRequest, LeftEarly.
     """
-    declared = headers.get(b"content-length", b"")
-    if declared.isdigit() and (len(declared) > 19 or int(declared) > limit):
+    if declared_length(headers) > limit:
         raise _too_large(limit)
     encoding = headers.get(b"content-encoding", b"identity").lower()
     unpack = None if encoding in PLAIN else _open_decompressor(encoding)
@@ -87,7 +88,7 @@ def declared_length(headers: Mapping[bytes, bytes]) -> int:
     """Return how many bytes a body is said to have, 0 where that is not said."""
     declared = headers.get(b"content-length", b"")
     if declared.isdigit():
-        return int(declared[:19])
+        return int(declared) if len(declared) < MOST_DIGITS else 10**MOST_DIGITS
     return 0
 
 

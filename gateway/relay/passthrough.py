@@ -12,8 +12,9 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from gateway.errors import (
     BadRequest,
@@ -46,8 +47,7 @@ WHOLE_BYTES = 1 << 20
 USAGE = re.compile(rb'"usage"\s*:\s*\{')
 
 
-@dataclass(slots=True)
-class RelayedRequest:
+class RelayedRequest(msgspec.Struct):
     """What to pass on.
 
     path: below `/v1`, with its query. own_headers: headers of ours on every outcome.
@@ -60,8 +60,8 @@ class RelayedRequest:
     body: bytes | None
     content_type: bytes = b"application/json"
     several: bool = False
-    own_headers: Pairs = field(default_factory=list)
-    started_at: float = field(default_factory=time.perf_counter)
+    own_headers: Pairs = msgspec.field(default_factory=list)
+    started_at: float = msgspec.field(default_factory=time.perf_counter)
 
 
 class PassthroughProducer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -50,8 +49,7 @@ class CompletionReply(msgspec.Struct):
     messages: Sequence[Piece] = ()
 
 
-@dataclass(slots=True)
-class RawReply:
+class RawReply(msgspec.Struct):
     """An upstream's answer to pass on.
 
     first_events: the events that came up to the first with data; later_events: the rest, as they
@@ -62,9 +60,9 @@ class RawReply:
 
     target: Target
     incoming: UpstreamResponse
-    first_events: list[SseEvent] = field(default_factory=list)
+    first_events: list[SseEvent] = msgspec.field(default_factory=list)
     later_events: EventReader | None = None
-    framer: SseFramer = field(default_factory=SseFramer)
+    framer: SseFramer = msgspec.field(default_factory=SseFramer)
 
 
 # Of comments before the first event of a stream.

@@ -73,6 +73,9 @@ class GatewayServer(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
+        # The loop would note each generator that begins, to close those that are left at the end:
+        # responses close theirs, and a note costs as much as some steps of them.
+        sys.set_asyncgen_hooks(firstiter=None)
         self._loop.set_default_executor(WorkerThreads(SWITCH_SECONDS))
         task = None
         if self._side_task is not None:

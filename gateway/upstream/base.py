@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from io import BytesIO
 from typing import NamedTuple, Protocol
 
@@ -155,8 +154,7 @@ class Origin(NamedTuple):
     port: int
 
 
-@dataclass(slots=True)
-class TransportRequest:
+class TransportRequest(msgspec.Struct):
     """What a transport sends.
 
     host: value of the Host header. target: path and query as in the request line. on_written:

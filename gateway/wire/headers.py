@@ -61,6 +61,8 @@ DROPPED = HOP | {
     b"x-accel-buffering",
 }
 
+# What headers begin with that belong to one connection, or are ours.
+NEAR = (*OURS, b"access-control-", b"proxy-")
 # Of a header.
 NAME, VALUE = itemgetter(0), itemgetter(1)
 NO_TOKENS: frozenset[bytes] = frozenset()
@@ -105,8 +107,8 @@ def client_side(
     if extra_names:
         let_in = let_in.union(name.lower().encode("latin-1") for name in extra_names)
     names = (client.keys() & let_in) - connection_names
-    if not names:
-        return []
+    if len(names) < 2:
+        return [(name, client[name]) for name in names]
     return [header for header in client.items() if header[0] in names]
 
 
@@ -172,9 +174,7 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
         lower_name = name.lower()
         if lower_name == b"connection":
             connection_names |= _connection_tokens(value)
-        if lower_name not in DROPPED and not lower_name.startswith(
-            (*OURS, b"access-control-", b"proxy-")
-        ):
+        if lower_name not in DROPPED and not lower_name.startswith(NEAR):
             client_pairs.append((lower_name, value))
     if connection_names:
         return [(k, v) for k, v in client_pairs if k not in connection_names]

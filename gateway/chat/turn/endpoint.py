@@ -112,7 +112,7 @@ def entry_of(request: TurnInput) -> RequestInfo:
         request.body["model"],
         request.mode,
         None if off else request.user,
-        request.total_output,
+        request.total_output if _is_reserved(request) else None,
         request.api is RESPONSES and request.runs_in_background,
     )
     if request.agent_call.agent is not None:
@@ -121,6 +121,14 @@ def entry_of(request: TurnInput) -> RequestInfo:
         entry.parent = request.agent_call.chain.parent
     name_memory(entry, request)
     return entry
+
+
+def _is_reserved(request: TurnInput) -> bool:
+    """Tell whether it matters what an answer may have, before it is there."""
+    principal = request.principal
+    limits = principal.limits
+    is_limited = limits.rpm or limits.tpm or limits.concurrent or principal.budget.usd
+    return bool(is_limited) or request.runs_in_background
 
 
 def name_memory(entry: RequestInfo, request: TurnInput) -> None:

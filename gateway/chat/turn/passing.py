@@ -17,7 +17,7 @@ from gateway.wire.headers import Pairs
 
 def query_of(request: TurnInput) -> str:
     """Return the query of a request's URL, as it is forwarded."""
-    return quote(request.query, safe=PRINTABLE)
+    return quote(request.query, safe=PRINTABLE) if request.query else ""
 
 
 def relay_turn(
