@@ -312,10 +312,12 @@ def _surely_below_soft(
 ) -> bool:
     """Tell, without counting, that the next request stays below the soft threshold.
 
-    No text has more tokens than bytes. A very long one is not encoded to be measured.
+    By what the upstream counted of this one, if it told; else by what was counted here, or by a
+    bound: no text has more tokens than bytes. A very long one is not encoded to be measured.
     """
     request_bound = context.token_bound
-    tokens = fitted.tokens or (request_bound.tokens if request_bound is not None else 0)
+    bound_tokens = request_bound.tokens if request_bound is not None else 0
+    tokens = fitted.reported or fitted.tokens or bound_tokens
     free_tokens = SOFT * (context.budget or 0) - tokens
     return (
         sum(map(length, answers)) <= free_tokens

@@ -111,7 +111,8 @@ class FittedContext(msgspec.Struct):
     indexes that this turn evicted or stubbed. cut: index of the last message that the epoch left
     behind, -1 for none. held: tokens of the messages and what is placed among them, unscaled.
     coming: the summary after the epoch's own exists or was requested. sampled: where nothing was
-    counted, but the bytes alone did not tell that it fits.
+    counted, but the bytes alone did not tell that it fits. reported: tokens of all of it as its
+    upstream counted them, 0 if it did not tell, or not of all.
     """
 
     plan: PlacementPlan
@@ -124,6 +125,7 @@ class FittedContext(msgspec.Struct):
     held: int = 0
     coming: bool = False
     sampled: SampledSize | None = None
+    reported: int = 0
 
 
 class SentPrompt(msgspec.Struct):

@@ -161,6 +161,7 @@ class Messages(Sequence[Json]):
         "_spans",
         "_stays",
         "_tail",
+        "_unchecked",
         "after",
         "before",
         "heavy",
@@ -189,6 +190,7 @@ class Messages(Sequence[Json]):
         # Decoded messages before that.
         self._stays: dict[int, Json] = {}
         self._spans: list[Span] = []
+        self._unchecked: bytes | None = None
 
     @classmethod
     def of(cls, messages: Sequence[Json]) -> Messages:
@@ -218,6 +220,11 @@ class Messages(Sequence[Json]):
         Those are such whose text was checked before (see `PrefixInfo`), and new ones that hold
         nothing but a role and a text.
         """
+        if self._unchecked is None:
+            self._unchecked = self._read_unchecked()
+        return self._unchecked
+
+    def _read_unchecked(self) -> bytes:
         if (source := self.source) is None:
             return b""
         text = source.text

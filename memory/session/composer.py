@@ -336,6 +336,8 @@ class Composer:
                 fewest_possible, count() if is_light else await asyncio.to_thread(count)
             )
         report = PromptReport(reported_tokens, fewest_possible)
+        if report.is_whole:
+            prompt.fitted.reported = reported_tokens
         if prompt.core and prompt.fitted.held and report.is_whole:
             held_tokens = prompt.fitted.held + prompt.budget.other_tokens
             self._counter.correct(self._turn.ask.model, held_tokens, reported_tokens)

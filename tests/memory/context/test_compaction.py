@@ -367,6 +367,25 @@ async def test_no_summary_is_planned_for_what_is_far_from_the_threshold(share):
     assert await plan_summary(turn, fitted, budget, answers) is None
 
 
+@pytest.mark.parametrize("reported, is_planned", [(0, True), (1, False), (10**6, True)])
+async def test_what_the_upstream_counted_tells_whether_a_summary_is_due(reported, is_planned):
+    turn = long_turn()
+    shelf = Shelf(turn)
+    budget = room(turn, shelf, 0.8)
+    fitted = await fit(turn, PlacementPlan(new_epoch([], "tag", 0), ""), budget)
+    fitted.reported = reported
+    assert (await plan_summary(turn, fitted, budget, []) is not None) == is_planned
+
+
+async def test_where_the_upstream_counted_few_tokens_nothing_is_counted_again():
+    turn = long_turn()
+    budget = room(turn, Shelf(turn), 0.8)
+    budget.counter = TokenCounter(lambda text: pytest.fail("counted"))
+    budget.token_bound = TokenBound(10**6)
+    fitted = FittedContext(PlacementPlan(new_epoch([], "tag", 0), ""), reported=1)
+    assert await plan_summary(turn, fitted, budget, []) is None
+
+
 async def test_no_summary_is_planned_where_one_message_is_all():
     turn = RequestHistory.of(KEY, [{"role": "user", "content": "words " * 400}])
     budget = room(turn, Shelf(turn), 0.8)
