@@ -72,6 +72,10 @@ class Cache(Generic[K, V]):
         weight = self._each
         if weigh_more is not None:
             weight += weigh_more(name, value)
+        elif name in self._now:
+            # It weighs the same.
+            self._now[name] = value
+            return
         if (former_value := self._now.pop(name, None)) is not None:
             self._newer_bytes -= self._each
             if weigh_more is not None:

@@ -89,6 +89,8 @@ COMMON_IDEOGRAPHS = frozenset(
     "配释里重量金钟钮链销错键长開間関门闭问间队阳陆限院除雅集雷需非面音页项预频题额首验高黑"
 )
 IDEOGRAPHS = range(0x4E00, 0xA000)
+# From here on a character is a word or a part of one, in most scripts.
+FIRST_IDEOGRAPH = "\u2e80"
 RARE_IDEOGRAPH = 1.9
 # Text with few of these is not English, whose words are mostly one token.
 ENGLISH = frozenset(b"the and to of a in is that it you for I on with was".split())
@@ -229,7 +231,10 @@ def fewest(text: str) -> int:
         + max(len(ascii_bytes.translate(ONLY_NUMBERS).split()), digits / 3)
     )
     if not text.isascii():
-        token_estimate += sum(0.4 if char >= "\u2e80" else 0.1 for char in text if char > "\x7f")
+        utf8 = text.encode("utf-8", "surrogatepass")
+        wide_text = utf8.translate(None, ASCII).decode("utf-8", "surrogatepass")
+        ideographs = sum(map(FIRST_IDEOGRAPH.__le__, wide_text))
+        token_estimate += 0.1 * len(wide_text) + 0.3 * ideographs
     return int(token_estimate)
 
 
