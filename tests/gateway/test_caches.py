@@ -23,7 +23,7 @@ from gateway.models.tokenizers import FAMILIES
 from gateway.routing import context_windows, cooldowns, router, selector
 from gateway.routing.caller import Caller
 from gateway.server import router_caches
-from memory import service
+from memory import SHIPPED_HARNESS, service
 from memory.cache import Cache
 from memory.context import tokens
 from memory.conversation import messages
@@ -175,6 +175,8 @@ async def test_every_cache_stays_within_its_bound_and_takes_no_more_than_it_says
             *gateway.settings.providers.values(),
             *gateway.router._upstreams.values(),
             gateway.memory.policy,
+            gateway.router.routes,
+            SHIPPED_HARNESS,
         ]
         for name, (_, _, of) in CACHES.items():
             cache = of(gateway)

@@ -282,7 +282,7 @@ def _find_known(
     history = body.facts.history
     name = gateway.known_requests.name(scope["headers"], history.unchecked)
     known: TurnInput | None = gateway.known_requests.decisions.get(name)
-    if known is None or known.principal is not principal:
+    if known is None or known.principal != principal:
         return None
     if gateway.background.matches(history):
         return None

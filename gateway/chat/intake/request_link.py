@@ -20,6 +20,9 @@ async def link_request(gateway: GatewayState, request: TurnInput) -> TurnInput:
     """
     if request.principal.paths is not None:
         request = await check_stored_names(gateway, request)
+    elif gateway.keys.own and request.whole_facts is not None:
+        # The account is the caller's own, so that it may name whatever is there.
+        request.whole_facts.history.after.checked = True
     if request.api is RESPONSES and gateway.stored is not None:
         linked_request: TurnInput = await gateway.stored.link(gateway, request)
         return linked_request

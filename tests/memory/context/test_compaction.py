@@ -367,7 +367,7 @@ async def test_no_summary_is_planned_for_what_is_far_from_the_threshold(share):
     assert await plan_summary(turn, fitted, budget, answers) is None
 
 
-@pytest.mark.parametrize("reported, is_planned", [(0, True), (1, False), (10**6, True)])
+@pytest.mark.parametrize(("reported", "is_planned"), [(0, True), (1, False), (10**6, True)])
 async def test_what_the_upstream_counted_tells_whether_a_summary_is_due(reported, is_planned):
     turn = long_turn()
     shelf = Shelf(turn)
