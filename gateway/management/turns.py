@@ -14,6 +14,7 @@ from gateway.management.context import STORE_OPTIONAL, AtDoor, ManagementRequest
 from gateway.management.query_params import Within
 from gateway.management.usage import visible_user
 from gateway.telemetry.degraded import DegradedTurn
+from gateway.tools.running_call import RunningCall
 from memory import VisibleScopes, iso, management, shown_owner
 from memory.management.activity import RecentTurn, calls_of
 
@@ -65,6 +66,21 @@ def list_degraded(
         )
 
     return caller.gateway.metrics.degraded.list_since(since, may_see)
+
+
+def list_running(caller: ManagementRequest) -> list[RunningCall]:
+    """Return the calls of tools that run in this process, which the caller may see, oldest first.
+
+    Those of other processes are known once their turn has ended.
+    """
+    tenant = caller.reach.tenant
+    only = caller.principal.only
+    calls = [
+        call
+        for call in caller.gateway.toolbox.running_calls
+        if tenant in (None, call.caller.tenant) and (only is None or call.caller.user in only)
+    ]
+    return sorted(calls, key=lambda call: call.timing.started_at)
 
 
 def count_degraded(caller: ManagementRequest, since: float, user: str | None = None) -> int:

@@ -132,7 +132,8 @@ async def call_tool(memory: Memory, caller: DoorCaller, request: RpcRequest) -> 
         if name == SHOW:
             if not isinstance(arguments, dict):
                 return CallResult("Error: the arguments must be a JSON object.")
-            return await shown_memory.show_memory(memory, caller.memory)
+            showing = shown_memory.show_memory(memory, caller.memory)
+            return await tool_calls.finish_in_time(showing)
         text = msgspec.json.encode(arguments).decode()
         result = await tool_calls.run_call(memory, caller.memory, name, text)
     if name in SEARCHES and not result.is_error:

@@ -13,6 +13,8 @@ from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.database import Database
 
 READ_SECONDS = 5.0
+# No tool has this name: the row says that the server was reached, also if it listed nothing.
+SERVER_NAME = ""
 p = t.tool_pins.c
 
 
@@ -48,26 +50,33 @@ class ToolPinTable:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def load(self, entry: str, server: str) -> dict[str, ToolPin]:
-        """Return the pins of a server by name. Raises StoreUnavailable."""
+    async def load(self, entry: str, server: str) -> dict[str, ToolPin] | None:
+        """Return the pins of a server by name, None if it was never reached.
+
+        Raises StoreUnavailable.
+        """
         return await self._db.read(lambda conn: _list_pins(conn, entry, server), READ_SECONDS)
 
     async def save(self, entry: str, server: str, pins: Mapping[str, ToolPin]) -> None:
-        """Replace the pins of a server. Raises StoreUnavailable."""
+        """Replace the pins of a server that was reached. Raises StoreUnavailable."""
+        rows = list(_rows_of(entry, server, [ToolPin(SERVER_NAME), *pins.values()]))
 
         def work(conn: Connection) -> None:
             conn.execute(delete(t.tool_pins).where(p.entry == entry, p.server == server))
-            if rows := list(_rows_of(entry, server, pins.values())):
-                conn.execute(insert(t.tool_pins), rows)
+            conn.execute(insert(t.tool_pins), rows)
 
         await self._db.write(work)
 
 
-def _list_pins(conn: Connection, entry: str, server: str) -> dict[str, ToolPin]:
+def _list_pins(conn: Connection, entry: str, server: str) -> dict[str, ToolPin] | None:
     query = select(t.tool_pins).where(p.entry == entry, p.server == server).order_by(p.name)
+    rows = conn.execute(query).all()
+    if not rows:
+        return None
     return {
         row.name: ToolPin(row.name, row.accepted_hash, row.accepted, row.listed_hash, row.listed)
-        for row in conn.execute(query)
+        for row in rows
+        if row.name != SERVER_NAME
     }
 
 

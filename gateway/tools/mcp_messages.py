@@ -170,4 +170,7 @@ def _lighten_result(result: Json) -> Json:
 
 def is_named(tool: object) -> bool:
     """Tell whether a definition of a server names a tool."""
-    return isinstance(tool, dict) and isinstance(tool.get("name"), str)
+    if not isinstance(tool, dict):
+        return False
+    name = tool.get("name")
+    return isinstance(name, str) and name != ""

@@ -22,17 +22,18 @@ class ChangedAgain(Exception):
 
 
 def merge_listing(
-    pins: Pins, listing: Mapping[str, ListedTool], mode: PinMode
+    pins: Pins | None, listing: Mapping[str, ListedTool], mode: PinMode
 ) -> dict[str, ToolPin]:
     """Return the pins after a server listed its tools.
 
-    A server without pins is reached for the first time: what it lists then is accepted, unless the
-    mode is `strict`.
+    pins: None for a server that is reached for the first time. What it lists then is accepted,
+    unless the mode is `strict`.
     """
-    accepts = mode == "off" or (mode == "ask" and not pins)
+    accepts = mode == "off" or (mode == "ask" and pins is None)
+    earlier_pins = pins or {}
     merged_pins: dict[str, ToolPin] = {}
-    for name in sorted({*pins, *listing}):
-        earlier_pin = pins.get(name, ToolPin(name))
+    for name in sorted({*earlier_pins, *listing}):
+        earlier_pin = earlier_pins.get(name, ToolPin(name))
         tool = listing.get(name)
         if tool is None:
             if earlier_pin.accepted_hash is not None and mode != "off":

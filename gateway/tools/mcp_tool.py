@@ -81,7 +81,7 @@ class McpTool:
     async def start(self) -> None:
         """Offer what was accepted before, and connect in the background."""
         with contextlib.suppress(MemoryFault):
-            self._take(await self._table.load(self.name, self._server))
+            self._take(await self._table.load(self.name, self._server) or {})
         if self._following is None:
             self._following = asyncio.create_task(self._follow(), name=f"mcp-{self.name}")
 
@@ -130,7 +130,11 @@ class McpTool:
         Raises ServerUnreachable, ServerRefused, TooManyDefinitions, MemoryFault.
         """
         async with self._listing:
-            listed_tools = read_tools(await self._shared.list_tools())
+            try:
+                listed_tools = read_tools(await self._shared.list_tools())
+            except (ServerRefused, TooManyDefinitions):
+                await self._note_reached()
+                raise
             allowed_tools = {
                 name: tool for name, tool in listed_tools.items() if self._is_allowed(name)
             }
@@ -143,12 +147,17 @@ class McpTool:
             if not self._tools:
                 self.problem = "" if merged_pins else "failed: it lists no tool"
 
+    async def _note_reached(self) -> None:
+        """Note that the server was reached, so that nothing it lists later is accepted unseen."""
+        if await self._table.load(self.name, self._server) is None:
+            await self._table.save(self.name, self._server, {})
+
     async def accept(
         self, names: Collection[str] | None = None, digest: str | None = None
     ) -> list[str]:
         """Accept definitions that wait; return their names. Raises ChangedAgain, KeyError."""
         async with self._listing:
-            stored_pins = await self._table.load(self.name, self._server)
+            stored_pins = await self._table.load(self.name, self._server) or {}
             accepted_pins = accept_listed(stored_pins, names, digest)
             await self._table.save(self.name, self._server, accepted_pins)
             self._take(accepted_pins)

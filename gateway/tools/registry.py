@@ -19,6 +19,7 @@ from gateway.tools.hidden_values import hidden_values_of
 from gateway.tools.kind import OperatorTool, ToolKind
 from gateway.tools.kind_factories import make_kind
 from gateway.tools.kinds import KindServices, SharedRuntimes
+from gateway.tools.running_call import RunningCall
 from gateway.tools.tenant_tools import API_ENTRY, TenantPythonTools
 from gateway.wire.chat import Json
 from memory import MEMORY_TOOL_NAMES, EncodedTool, TokenCounter, list_literal_names
@@ -168,6 +169,7 @@ class Catalog:
 class ToolRegistry:
     """All entries. slots: runs of this process at a time. judges_memory: rules name memory tools.
 
+    running_calls: those of this process that have not ended, a reload before them included.
     tenant_tools: those that were made by API, which an entry beside the configured ones lists.
     stand_in: the entry that answers for the vendors' own search, None for none.
     """
@@ -178,11 +180,13 @@ class ToolRegistry:
         entries: Mapping[str, ToolEntry],
         shared: SharedRuntimes,
         tenant_tools: TenantPythonTools,
+        running_calls: set[RunningCall],
     ) -> None:
         self.settings = settings
         self.entries = entries
         self.shared = shared
         self.tenant_tools = tenant_tools
+        self.running_calls = running_calls
         self._api_entry = ToolEntry(API_ENTRY, ToolSettings(kind="python"), tenant_tools)
         self.slots = asyncio.Semaphore(settings.process_parallel)
         self.judges_memory = bool(list_literal_names(settings.parsed_rules) & MEMORY_TOOL_NAMES)
@@ -310,10 +314,12 @@ def build_registry(services: KindServices, before: ToolRegistry | None = None) -
             )
     if before is None:
         tenant_tools = TenantPythonTools(services.memory, services.shared)
+        running_calls: set[RunningCall] = set()
     else:
         tenant_tools = before.tenant_tools
         tenant_tools.shared = services.shared
-    return ToolRegistry(settings.toolbox, entries, services.shared, tenant_tools)
+        running_calls = before.running_calls
+    return ToolRegistry(settings.toolbox, entries, services.shared, tenant_tools, running_calls)
 
 
 def _is_same(before: Sequence[OperatorTool], now: Sequence[OperatorTool]) -> bool:

@@ -26,6 +26,7 @@ from gateway.tools.results import (
     open_result,
     show_output,
 )
+from gateway.tools.running_call import RunningCall, RunTiming
 from gateway.tools.tool_search import search_tools
 from memory import ErasedMeanwhile, StoreUnavailable, iso
 from memory.session.toolbox import (
@@ -114,6 +115,8 @@ class ToolRuns:
         if price and not await self._observer.reserve(price):
             return self.refuse(call.run, NO_ROOM.format(call.name), {})
         timing = RunTiming()
+        running_call = RunningCall(call.name, self._caller, timing)
+        self._registry.running_calls.add(running_call)
         self._observer.came()
         status: RunStatus = "cancelled"
         try:
@@ -123,6 +126,7 @@ class ToolRuns:
             ledger.note_cancelled(self._describe_cancelled(call, timing))
             raise
         finally:
+            self._registry.running_calls.discard(running_call)
             self._observer.ended(entry.name, status, timing.seconds if timing.has_begun else None)
             if price and not timing.is_charged:
                 self._observer.book(-price)
@@ -259,40 +263,6 @@ class ToolRuns:
         milliseconds = round((time.perf_counter() - start_time) * 1000, 2)
         status: RunStatus = "error" if text.startswith(ERROR) else "ok"
         return RunRecord(call.run, status, text, milliseconds, {"kind": "toolbox"})
-
-
-class RunTiming:
-    """When a run came, and when it had its slot. is_charged: its tool was asked."""
-
-    def __init__(self) -> None:
-        self.started_at = time.time()
-        self.is_charged = False
-        self._came = time.perf_counter()
-        self._began: float | None = None
-
-    def begin(self) -> None:
-        """Take note that the run has its slot."""
-        self._began = time.perf_counter()
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the run had its slot."""
-        return self._began is not None
-
-    @property
-    def queued_ms(self) -> float:
-        if self._began is None:
-            began = time.perf_counter()
-        else:
-            began = self._began
-        return round((began - self._came) * 1000, 2)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since it had its slot; 0 if it never had one."""
-        if self._began is None:
-            return 0.0
-        return time.perf_counter() - self._began
 
 
 async def _start(call: AdmittedCall, ledger: RunLedger) -> RunRecord | None:

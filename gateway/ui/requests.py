@@ -16,7 +16,13 @@ from litestar.response import Redirect, Stream, Template
 from gateway.errors import ResourceNotFound
 from gateway.management.context import STORE_OPTIONAL, translate_errors
 from gateway.management.conversations import explain as explain_api
-from gateway.management.turns import list_degraded, read_turns, reasons_of, without_record
+from gateway.management.turns import (
+    list_degraded,
+    list_running,
+    read_turns,
+    reasons_of,
+    without_record,
+)
 from gateway.storage import usage as table
 from gateway.storage.usage import UsageFilter
 from gateway.telemetry.degraded import DegradedTurn
@@ -44,7 +50,8 @@ USAGE_SECONDS = 60.0
 async def feed_page(visitor: AtVisit) -> Template:
     turns, outage = await _ended(visitor, time.time() - FEED_SECONDS)
     turns.sort(key=lambda turn: not turn.failed)
-    return visitor.page("feed.html", turns=turns, outage=outage)
+    running_calls = list_running(visitor.caller)
+    return visitor.page("feed.html", turns=turns, outage=outage, running_calls=running_calls)
 
 
 async def _ended(visitor: Visitor, since: float) -> tuple[list[ShownTurn], str]:
@@ -135,7 +142,7 @@ def _with_degraded(
 
 @get("/feed/events", opt={STORE_OPTIONAL: True})
 async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "") -> Stream:
-    """Send each turn when it is recorded, as a part of the feed's page.
+    """Send each turn when it is recorded, and the tools that run, as parts of the feed's page.
 
     seen: the turns that the page already shows, so that none is missed. A browser that reconnects
     names the last one that it got.
@@ -144,16 +151,23 @@ async def feed_events(visitor: AtVisit, feeds: Feeds, seen: FromQuery[str] = "")
     assert engine is not None  # noqa: S101 - the dashboard's pages are made by it
     template = engine.get_template("parts/turn.html")
     notice = engine.get_template("parts/outage.html")
+    calls = engine.get_template("parts/running-calls.html")
 
     async def turns() -> AsyncIterator[bytes]:
         shown_marks = set(seen.split(","))
         shown_outage = ""
+        # What the page shows may have ended before the feed began.
+        shown_calls: str | None = None
         last_event_id = visitor.caller.request.headers.get("last-event-id", "")
         async for _ in watch(visitor):
             ended_turns, outage = await _ended(visitor, time.time() - OVERLAP_SECONDS)
             if outage != shown_outage:
                 shown_outage = outage
                 yield event("outage", notice.render(outage=outage))
+            running_calls = calls.render(running_calls=list_running(visitor.caller))
+            if running_calls != shown_calls:
+                shown_calls = running_calls
+                yield event("running", running_calls)
             new_turns = [
                 t
                 for t in reversed(ended_turns)

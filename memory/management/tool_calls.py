@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,6 +41,7 @@ __all__ = [
     "WRITES",
     "CallResult",
     "MemoryCaller",
+    "finish_in_time",
     "run_call",
 ]
 
@@ -59,11 +60,16 @@ async def run_call(memory: Memory, caller: MemoryCaller, name: str, arguments: s
     """
     call = tools.ToolCall(new_id("call"), name, arguments)
     await memory.wait_until_ready()
+    if text := refusal(caller, name):
+        return await finish_in_time(record_refusal(memory, caller, call, text))
+    return await finish_in_time(_run(memory, caller, call))
+
+
+async def finish_in_time(call: Awaitable[CallResult]) -> CallResult:
+    """Await a call; one that takes too long is an error that says so."""
     try:
         async with asyncio.timeout(tools.CALL_SECONDS):
-            if text := refusal(caller, name):
-                return await record_refusal(memory, caller, call, text)
-            return await _run(memory, caller, call)
+            return await call
     except TimeoutError:
         return CallResult(LATE.format(round(tools.CALL_SECONDS)))
 

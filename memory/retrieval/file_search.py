@@ -16,7 +16,6 @@ from sqlalchemy import Connection, select
 from memory.errors import BadArguments
 from memory.formats.documents.cutting import CutPassage, join_lines
 from memory.formats.documents.line_matching import (
-    PATTERN_CHARACTERS,
     GrepPassage,
     LineMatcher,
     MatchedLine,
@@ -244,14 +243,14 @@ def _steps(plan: Sequence[tuple[Any, Sequence[int]]]) -> Iterator[GrepStep]:
 
 def _read_step(conn: Connection, step: GrepStep) -> list[tuple[Any, list[GrepPassage]]]:
     """Return the passages of a step with what their last line goes on with."""
-    return [(row, _read_candidates(conn, row.shown, places)) for row, places in step]
-
-
-def _read_candidates(conn: Connection, upload: int, places: Sequence[int]) -> list[GrepPassage]:
-    return [
-        GrepPassage(row.page, row.line_start, row.content, (row.following or "").split("\n", 1)[0])
-        for row in file_passages.read_places(conn, upload, places, PATTERN_CHARACTERS)
-    ]
+    candidates: dict[int, list[GrepPassage]] = {row.shown: [] for row, _ in step}
+    places = [(row.shown, place) for row, file_places in step for place in file_places]
+    for passage in file_passages.read_places(conn, places):
+        following = (passage.following or "").split("\n", 1)[0]
+        candidates[passage.upload].append(
+            GrepPassage(passage.page, passage.line_start, passage.content, following)
+        )
+    return [(row, candidates[row.shown]) for row, _ in step]
 
 
 def _match_step(

@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -44,7 +44,7 @@ timeout = 120
 """
 
 
-def _answer(seen: Any, wire: Any) -> Any:
+def answer(seen: Any, wire: Any) -> Any:
     """Answer as a model that runs what the user says, fifty times, and tells what came of it."""
     messages = seen.json["messages"]
     results = [m["content"] for m in messages if m["role"] == "tool"]
@@ -64,7 +64,21 @@ async def _probe(url: str, times: list[float]) -> None:
             await asyncio.sleep(PROBE_SECONDS)
 
 
-async def _play(client: httpx.AsyncClient, url: str, code: str) -> str:
+class Looks(NamedTuple):
+    """What a number of waves came to. answered: calls. times: of each look, in ms."""
+
+    answered: int
+    seconds: float
+    times: list[float]
+
+    @property
+    def p99(self) -> float:
+        return statistics.quantiles(self.times, n=100)[98]
+
+
+async def play(client: httpx.AsyncClient, url: str, code: str, waves: int = WAVES) -> Looks:
+    """Let two turns at a time call `run_code` fifty times each, and look meanwhile."""
+
     async def ask() -> int:
         body = {"model": "m", "messages": [{"role": "user", "content": code}]}
         answer = await client.post("/v1/chat/completions", json=body)
@@ -74,28 +88,31 @@ async def _play(client: httpx.AsyncClient, url: str, code: str) -> str:
     times: list[float] = []
     probing = asyncio.create_task(_probe(url, times))
     begun, answered = time.perf_counter(), 0
-    for _ in range(WAVES):
+    for _ in range(waves):
         answered += sum(await asyncio.gather(*(ask() for _ in range(TURNS))))
     seconds = time.perf_counter() - begun
     probing.cancel()
-    p99 = statistics.quantiles(times, n=100)[98]
+    return Looks(answered, seconds, times)
+
+
+def _tell(looks: Looks) -> str:
     return (
-        f"{answered} of {TURNS * CALLS * WAVES} calls answered in {seconds:.1f} s; /health p50 "
-        f"{statistics.median(times):.1f} ms, p99 {p99:.1f} ms (bar {MAX_P99_MS:g}; {len(times)} "
-        "looks)"
+        f"{looks.answered} of {TURNS * CALLS * WAVES} calls answered in {looks.seconds:.1f} s; "
+        f"/health p50 {statistics.median(looks.times):.1f} ms, p99 {looks.p99:.1f} ms (bar "
+        f"{MAX_P99_MS:g}; {len(looks.times)} looks)"
     )
 
 
 async def main() -> None:
     """Print the figures."""
-    async with Model(_answer) as up:
+    async with Model(answer) as up:
         for sandbox in ("monty", "bubblewrap"):
             with tempfile.TemporaryDirectory(prefix="mnemogate-sandbox-") as name:
                 config = CONFIG.format(up=up.url, sandbox=sandbox)
                 async with child(Path(name), config) as (gateway, _):
                     async with httpx.AsyncClient(base_url=gateway.url, timeout=200) as client:
                         for kind, code in CODES.items():
-                            figures = await _play(client, gateway.url, code)
+                            figures = _tell(await play(client, gateway.url, code))
                             print(f"{sandbox}, {kind}: {figures}", flush=True)
 
 

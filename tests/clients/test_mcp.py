@@ -86,6 +86,27 @@ def calls_once(name: str, done: str):
     return answer
 
 
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_the_inspector_lists_the_tools_and_runs_one(transport, tmp_path):
+    inspector = installed("mcp-inspector")
+    async with Model("Hi.") as up, running(up.url, tmp_path / "data", KEYS, key=SECRET) as live:
+        door = {
+            "http": [
+                f"{live.root}/mcp",
+                *("--transport", "http", "--header", f"Authorization: Bearer {SECRET}"),
+            ],
+            "stdio": [sys.executable, "-m", "gateway", "mcp", "--url", live.root, "--key", SECRET],
+        }[transport]
+        listed = await run(inspector, "--cli", *door, "--method", "tools/list")
+        assert len(json.loads(listed)["tools"]) == 9
+        given = ("label=human", "content=Likes tea")
+        arguments = [word for pair in given for word in ("--tool-arg", pair)]
+        naming = ("--method", "tools/call", "--tool-name", "core_memory_append")
+        called = await run(inspector, "--cli", *door, *naming, *arguments)
+        assert json.loads(called)["content"][0]["text"].startswith("Saved: human")
+        await check_block(live)
+
+
 async def check_block(live):
     block = await live.memory("GET", "/users/ada/blocks/human")
     assert block.json()["value"] == "Likes tea"
@@ -125,14 +146,22 @@ async def test_claude_code_connects_and_runs_a_tool(transport, tmp_path):
         await check_block(live)
 
 
-async def test_codex_runs_a_tool(tmp_path):
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_codex_runs_a_tool(transport, tmp_path):
     codex = installed("codex")
     model = ResponsesModel(calls_once("core_memory_append", "Saved: human"))
     project, home = tmp_path / "project", tmp_path / "home"
     project.mkdir()
     home.mkdir()
     async with model, running(model.url, tmp_path / "data", KEYS, key=SECRET) as live:
-        server = ["-m", "gateway", "mcp", "--url", live.root, "--key", SECRET]
+        relay = ["-m", "gateway", "mcp", "--url", live.root, "--key", SECRET]
+        server = f"""
+command = {json.dumps(sys.executable)}
+args = {json.dumps(relay)}
+env = {{ PYTHONPATH = {json.dumps(str(ROOT))} }}
+"""
+        if transport == "http":
+            server = f'url = "{live.root}/mcp"\nbearer_token_env_var = "MNEMOGATE_KEY"\n'
         config = f"""
 model = "m"
 model_provider = "plain"
@@ -144,16 +173,14 @@ env_key = "OPENAI_API_KEY"
 supports_websockets = false
 [mcp_servers.memory]
 required = true
-command = {json.dumps(sys.executable)}
-args = {json.dumps(server)}
-env = {{ PYTHONPATH = {json.dumps(str(ROOT))} }}
-"""
+{server}"""
         (home / "config.toml").write_text(config)
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
             "CODEX_HOME": str(home),
             "OPENAI_API_KEY": "sk-none",
+            "MNEMOGATE_KEY": SECRET,
         }
         arguments = ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
         told = await run(codex, *arguments, "I like tea.", cwd=project, **env)

@@ -8,7 +8,7 @@ import json
 import sys
 
 from agents.mcp import MCPServerStdio, MCPServerStreamableHttp
-from pydantic_ai.mcp import MCPToolset
+from pydantic_ai.mcp import MCPToolset, StdioTransport
 
 URL, KEY, *COMMAND = sys.argv[1:]
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -24,8 +24,7 @@ async def openai_agents(server):
         return {"names": names, "text": shown.content[0].text}
 
 
-async def pydantic_ai():
-    toolset = MCPToolset(URL, headers=HEADERS)
+async def pydantic_ai(toolset):
     async with toolset:
         names = sorted(tool.name for tool in await toolset.list_tools())
         content = {"label": "human", "content": "Likes pydantic-ai"}
@@ -36,10 +35,12 @@ async def pydantic_ai():
 
 async def main():
     over_http = MCPServerStreamableHttp(params={"url": URL, "headers": HEADERS})
+    over_stdio = StdioTransport(COMMAND[0], COMMAND[1:])
     facts = {
         "agents over http": await openai_agents(over_http),
         "agents over stdio": await openai_agents(MCPServerStdio(params=STDIO)),
-        "pydantic-ai": await pydantic_ai(),
+        "pydantic-ai over http": await pydantic_ai(MCPToolset(URL, headers=HEADERS)),
+        "pydantic-ai over stdio": await pydantic_ai(MCPToolset(over_stdio)),
     }
     print(json.dumps(facts))
 

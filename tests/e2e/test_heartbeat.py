@@ -159,6 +159,43 @@ async def test_t_k2_what_changed_meanwhile_is_a_conflict_and_nothing_is_written(
         assert (r.status_code, r.json()["error"]["param"]) == (400, "decision")
 
 
+async def test_t_k2_a_passage_that_changed_meanwhile_keeps_the_blocks_as_they_are(data):
+    async with (
+        Model(lambda seen, wire: tidy(seen, wire)) as up,
+        gateway(up, data, {**granting({}), **DRY}) as live,
+    ):
+        tidy = tidying()
+        passage = await prepared(live)
+        tidy = tidying(*moves())
+        (proposal,) = await reflect(live)
+        gone = await live.memory("DELETE", f"{BASE}/passages/{passage}", headers=KEY)
+        assert gone.status_code == 200, gone.text
+        before = await values(live)
+        r = await decide(live, proposal["id"], "apply")
+        assert (r.status_code, r.json()["error"]["code"]) == (409, "memory_changed")
+        assert passage in r.json()["error"]["message"]
+        assert await values(live) == before
+        versions = await live.memory("GET", f"{BASE}/blocks/human/versions", headers=KEY)
+        assert [v["actor"] for v in versions.json()["data"]] == ["api"]
+
+
+async def test_t_k2_an_undo_of_what_changed_since_is_a_conflict_too(data):
+    async with (
+        Model(lambda seen, wire: tidy(seen, wire)) as up,
+        gateway(up, data, {**granting({}), **DRY}) as live,
+    ):
+        tidy = tidying()
+        await prepared(live)
+        tidy = tidying(*moves())
+        (proposal,) = await reflect(live)
+        assert (await decide(live, proposal["id"], "apply")).status_code == 200
+        await put(live, "human", "Name: Bo")
+        before = await values(live)
+        r = await decide(live, proposal["id"], "undo")
+        assert (r.status_code, r.json()["error"]["code"]) == (409, "memory_changed")
+        assert await values(live) == before
+
+
 async def test_t_k2_ten_runs_over_an_unchanged_memory_ask_the_model_once(data):
     async with Model(tidying()) as up, gateway(up, data, granting({})) as live:
         await prepared(live)

@@ -15,6 +15,8 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from gateway.mcp import methods
+from memory import tools
 from memory.errors import StoreUnavailable
 from tests.conftest import running
 from tests.models import Model, call, calls
@@ -256,6 +258,8 @@ STEPS = [
     ("archival_memory_insert", {"content": "Has a dog named Rex"}),
     ("archival_memory_insert", {"content": "y", "type": "wrong"}),
     ("archival_memory_search", {"query": "dog"}),
+    ("archival_memory_update", {"content": "Has a dog named Max"}),
+    ("archival_memory_search", {"query": "dog"}),
     ("archival_memory_search", {"query": "dog", "since": "soon"}),
     ("archival_memory_search", {}),
     ("conversation_search", {"query": "xylophone"}),
@@ -266,18 +270,42 @@ STEPS = [
 VARYING = re.compile(r"passage_[0-9a-f]{32}|\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
+def arguments_of(given, results):
+    """What is given to a step; an update's id is that of a hit of the search before."""
+    if set(given) != {"content"} or given["content"] != "Has a dog named Max":
+        return given
+    return {"id": re.search(r"passage_[0-9a-f]{32}", results[-1])[0], **given}
+
+
 async def test_r_m2_a_result_is_that_of_a_chat_byte_for_byte(data):
-    script = [x for name, given in STEPS for x in (calls(call(name, given)), "Done.")]
-    async with door(data, answers=script) as found:
-        chat, history = [], []
+    chat, over_mcp = [], []
+
+    def answer(seen, wire):
+        if seen.json["messages"][-1]["role"] == "tool":
+            return "Done."
+        name, given = STEPS[len(chat)]
+        return calls(call(name, arguments_of(given, chat)))
+
+    async with door(data, answers=[answer]) as found:
+        history = []
         for _ in STEPS:
             history.append({"role": "user", "content": "Go on."})
-            answer = await found.live.chat(history, {"x-memory-user": "bob"})
-            history.append(answer.json()["choices"][0]["message"])
+            told = await found.live.chat(history, {"x-memory-user": "bob"})
+            history.append(told.json()["choices"][0]["message"])
             chat.append(found.up.bodies[-1]["messages"][-1]["content"])
-        over_mcp = [await found.text(name, **given) for name, given in STEPS]
+        for name, given in STEPS:
+            over_mcp.append(await found.text(name, **arguments_of(given, over_mcp)))
         for step, here, there in zip(STEPS, chat, over_mcp, strict=True):
             assert VARYING.sub("#", there) == VARYING.sub("#", here), step
+        assert "Has a dog named Max" in over_mcp[12]
+        # Both doors find the same conversation: bob's, who also comes in by this one.
+        bob = Door(found.live, "/u/bob/mcp")
+        found.up.script = [calls(call("conversation_search", {"query": "Go on"})), "Done."]
+        await found.live.chat("What did I say?", {"x-memory-user": "bob"})
+        here = found.up.bodies[-1]["messages"][-1]["content"]
+        there = await bob.text("conversation_search", query="Go on")
+        assert "Go on." in here
+        assert here == there
 
 
 async def test_r_m2_what_is_told_in_one_door_is_known_in_the_other(data):
@@ -572,6 +600,46 @@ async def test_r_m3_a_key_has_its_limit_and_a_store_that_is_down_says_so(data, m
         assert got.headers["retry-after"] == "1"
 
 
+@pytest.mark.parametrize("name", ["memory_show", SEARCH, APPEND])
+async def test_r_m3_a_call_that_takes_too_long_is_an_error(data, monkeypatch, name):
+    async def hang(*_, **__):
+        await asyncio.sleep(60)
+
+    assert tools.CALL_SECONDS == 10
+    given = {SEARCH: {"query": "x"}, APPEND: {"label": "human", "content": "x"}}.get(name, {})
+    async with door(data) as found:
+        assert not (await found.call(name, **given))["isError"]
+        with monkeypatch.context() as slow:
+            slow.setattr(tools, "CALL_SECONDS", 0.3)
+            slow.setattr(found.live.gateway.memory.db, "write", hang)
+            async with asyncio.timeout(5):
+                late = await found.call(name, **given)
+        assert late["isError"]
+        assert "did not finish within" in late["content"][0]["text"]
+        assert not (await found.call(name, **given))["isError"]
+
+
+async def test_r_m3_over_sixty_four_calls_of_one_key_wait(data, monkeypatch):
+    running_calls, most = 0, 0
+    answer = methods.answer
+
+    async def count(*args):
+        nonlocal running_calls, most
+        running_calls += 1
+        most = max(most, running_calls)
+        try:
+            await asyncio.sleep(0.05)
+            return await answer(*args)
+        finally:
+            running_calls -= 1
+
+    monkeypatch.setattr(methods, "answer", count)
+    async with door(data) as found:
+        texts = await asyncio.gather(*(found.text("memory_show") for _ in range(150)))
+    assert len([text for text in texts if "<memory_blocks>" in text]) == 150
+    assert most == 64
+
+
 async def test_r_m3_nothing_of_it_is_loaded_before_it_is_used(data):
     code = (
         "import sys; from gateway.app import create_app; from gateway.config.loader import load; "
@@ -603,6 +671,8 @@ async def test_r_m4_appends_side_by_side_all_survive(data):
         block = (await found.live.memory("GET", "/users/ada/blocks/human")).json()
         assert sorted(block["value"].split("\n")) == [f"Line {i:02}" for i in range(50)]
         assert block["version"] == 50
+        page = await found.live.memory("GET", "/users/ada/blocks/human/versions?limit=200")
+        assert len(page.json()["data"]) == 50
 
 
 async def test_r_m4_keys_tenants_and_agents_never_see_each_other(data):
@@ -629,8 +699,9 @@ async def test_r_m4_keys_tenants_and_agents_never_see_each_other(data):
         ] * 10
         texts = await asyncio.gather(*(o.text(name, **given) for o, name, given in looks))
         assert len(texts) == 300
-        for (owner, _, _), text in zip(looks, texts, strict=True):
-            assert set(re.findall(r"sentinel\d+word", text)) <= {owner.mark}
+        for (owner, name, _), text in zip(looks, texts, strict=True):
+            own_marks = {owner.mark} if name in ("memory_show", SEARCH) else set()
+            assert set(re.findall(r"sentinel\d+word", text)) == own_marks
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.conftest import running
-from tests.e2e.operator_tools import ADMIN, KEY, ToolServer, granting
+from tests.e2e.operator_tools import ADMIN, KEY, ToolServer, city_of, granting
 from tests.e2e.three_apis import APIS, Client, ThreeApis, results_in, three_gateways
 from tests.wire_models import use
 
@@ -107,6 +109,50 @@ async def test_t_u3_runs_count_on_another_worker(data, tmp_path):
                     else:
                         answer = await client.give_results(answer)
             assert (answer.text, len(server.runs("weather"))) == ("Done.", 2)
+
+
+async def leave_when(condition, asking):
+    """Close a client's connection once something holds, and wait until its runs have ended."""
+    async with asyncio.timeout(20):
+        while not condition():
+            assert not asking.done()
+            await asyncio.sleep(0.02)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("has_key", [False, True])
+async def test_t_u3_runs_count_over_a_retry(data, has_key, stream):
+    """The client leaves while the second run is under way, and asks the same again."""
+    rules = [TWICE, {"type": "after", "tools": ["pay"], "after": ["weather"]}]
+    replies = [[use("weather", {"city": city})] for city in "ab"]
+    more = [[use("weather", {"city": city}), use("pay", {"city": city})] for city in "cd"]
+    async with ToolServer() as server:
+        config = ruled(server, *rules)
+        config["tools"]["pay"] = server.writing("pay")
+        async with three_gateways(data, config) as (live, apis):
+            for api in APIS:
+                server.requests.clear()
+                client = Client(live, api, f"{api}{stream}", stream=stream)
+                if has_key:
+                    client.headers = {"idempotency-key": f"once-{api}"}
+                apis.play(api, [*replies, [use("pay", {"city": "a"})], *more, "Done."])
+                server.delays["pay"] = 60
+                asking = asyncio.create_task(client.say("Go"))
+                await leave_when(lambda: server.runs("pay"), asking)
+                async with asyncio.timeout(5):
+                    while server.running:
+                        await asyncio.sleep(0.02)
+                server.delays.clear()
+                answer = await client.ask()
+                assert answer.text == "Done."
+                assert len(server.runs("weather")) == 2
+                refusals = [r for r in results_in(apis.bodies(api)[-1]) if r == REFUSED]
+                assert len(refusals) == 2
+                # One that broke off may have had its effect, and is not run again.
+                paid = [city_of(run) for run in server.runs("pay")]
+                assert paid == ["a", "c", "d"]
 
 
 async def test_t_u3_a_result_that_begins_like_an_error_is_a_success(data):

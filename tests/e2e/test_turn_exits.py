@@ -156,6 +156,8 @@ async def test_tools_that_could_not_be_called_are_not_shown(data):
 
 TOOLS = ("a", "b", "fails")
 PATTERNS = ("a", "b", "fails", "*", "[ab]")
+# What stands in the results of the tools, and what in none of them.
+WORDS = ("done", "HTTP 500", "absent")
 TURNS = 40
 
 
@@ -163,18 +165,26 @@ def random_rule(dice):
     def some(names=PATTERNS):
         return dice.sample(names, dice.randint(1, 2))
 
-    kind = dice.choice(["deny", "first", "after", "children", "max_count", "exit", "exit", "end"])
+    kinds = "allow deny first after children conditional max_count exit exit end"
+    kind = dice.choice(kinds.split())
     if kind == "after":
         return {"type": kind, "tools": some(), "after": some(), "directly": dice.random() < 0.5}
     if kind == "children":
         return {"type": kind, "tools": some(), "parent": some()}
+    if kind == "conditional":
+        cases = [{"contains": word, "tools": some()} for word in dice.sample(WORDS, 2)]
+        return {"type": kind, "parent": some(), "cases": cases, "otherwise": some()}
     if kind == "max_count":
         return {"type": kind, "tools": some(), "count": dice.randint(1, 2)}
     if kind == "exit":
         return {"type": "required_before_exit", "tools": some(TOOLS)}
     if kind == "end":
         return {"type": "ends_turn", "tools": some(), "answer": dice.choice(["model", "result"])}
-    return {"type": kind, "tools": some(), **({"after": some()} if kind == "deny" else {})}
+    return {
+        "type": kind,
+        "tools": some(),
+        **({"after": some()} if kind in ("allow", "deny") else {}),
+    }
 
 
 def expected_turn(rules, rounds):
@@ -214,21 +224,26 @@ async def test_t_u1_forty_random_rule_sets_act_in_turns_as_the_reference_says(da
             for number in range(TURNS):
                 rules = [random_rule(dice) for _ in range(dice.randint(1, 4))]
                 calls = [[dice.choice(TOOLS) for _ in range(dice.randint(1, 3))] for _ in range(3)]
-                rounds = [[(n, n != "fails", "") for n in names] for names in calls]
-                ran, upstream, unmet = expected_turn(rules, rounds)
-                api = APIS[number % 3]
-                profile = {"model": api, "tool_rules": rules}
-                put = await live.memory("PUT", f"/agents/r{number}", json=profile, headers=ADMIN)
-                assert put.status_code == 200, put.text
-                server.requests.clear()
-                replies = [
-                    [use(name, {"city": f"{i}-{j}"}) for j, name in enumerate(names)]
-                    for i, names in enumerate(calls)
+                rounds = [
+                    [(n, n != "fails", "HTTP 500" if n == "fails" else "done") for n in names]
+                    for names in calls
                 ]
-                apis.play(api, [*replies, "End."])
-                client = Client(live, api, "ada", stream=number % 2 == 0, model=f"agent:r{number}")
-                answer = await client.say("Go")
-                seen = {name: len(server.runs(name)) for name in TOOLS}
-                assert (rules, seen) == (rules, ran)
-                assert (rules, len(apis.bodies(api))) == (rules, upstream)
-                assert (await explained(live, answer)).get("unmet", []) == unmet
+                ran, upstream, unmet = expected_turn(rules, rounds)
+                for api in APIS:
+                    agent = f"r{number}{api}"
+                    profile = {"model": api, "tool_rules": rules}
+                    put = await live.memory("PUT", f"/agents/{agent}", json=profile, headers=ADMIN)
+                    assert put.status_code == 200, put.text
+                    server.requests.clear()
+                    replies = [
+                        [use(name, {"city": f"{i}-{j}"}) for j, name in enumerate(names)]
+                        for i, names in enumerate(calls)
+                    ]
+                    apis.play(api, [*replies, "End."])
+                    is_streamed = number % 2 == 0
+                    client = Client(live, api, "ada", stream=is_streamed, model=f"agent:{agent}")
+                    answer = await client.say("Go")
+                    seen = {name: len(server.runs(name)) for name in TOOLS}
+                    assert (rules, seen) == (rules, ran)
+                    assert (rules, len(apis.bodies(api))) == (rules, upstream)
+                    assert (await explained(live, answer)).get("unmet", []) == unmet

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 
 import pytest
 
+from gateway.tools import url_guard
 from tests.e2e.operator_tools import gateway, granting
 from tests.gateway.tools.test_url_guard import LOOPBACK_SPELLINGS
 from tests.gateway.tools.web_servers import CountingListener, reply
@@ -50,6 +53,41 @@ async def test_t_w1_no_packet_reaches_a_private_address(data, monkeypatch):
                     assert all("Error: " in text for text in results)
             assert public.connections == 5
     assert (private.connections, six.connections) == (0, 0)
+
+
+async def test_t_w1_a_resolver_that_changes_its_answer_leads_to_no_private_address(
+    data, monkeypatch
+):
+    """The name is asked once a connection: it is public the first time, and private from then on.
+
+    127.0.0.2 stands for a public address, on the port of the private one.
+    """
+    asked = []
+    async with CountingListener() as private:
+
+        def redirect(head: str) -> bytes:
+            return reply("", 302, Location=f"http://changing.example:{private.port}/again")
+
+        async with CountingListener(redirect, host="127.0.0.2", port=private.port) as public:
+
+            async def getaddrinfo(loop, host, port, **options):
+                if host != "changing.example":
+                    return await system_resolver(loop, host, port, **options)
+                asked.append(host)
+                address = "127.0.0.2" if len(asked) == 1 else "127.0.0.1"
+                return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+            system_resolver = asyncio.BaseEventLoop.getaddrinfo
+            monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", getaddrinfo)
+            monkeypatch.setattr(url_guard, "is_public", lambda a: str(a) == "127.0.0.2")
+            url = f"http://changing.example:{private.port}/"
+            config = granting({"fetch_url": {"kind": "fetch_url", "ports": [private.port]}})
+            script = [calls(call("fetch_url", {"url": url})), "Done."]
+            async with Model(*script) as up, gateway(up, data, config) as live:
+                assert (await live.chat("Read.")).status_code == 200
+                [result] = results_of(up.bodies[-1])
+            assert "is not a public address" in result
+            assert (len(asked), public.connections, private.connections) == (2, 1, 0)
 
 
 @pytest.mark.parametrize("backend", ["searxng", "json"])

@@ -35,6 +35,7 @@ from memory.stores.sql.engine.file_tables import (
     file_versions,
     files,
 )
+from memory.stores.sql.engine.sql_driver import sql_driver
 from memory.stores.sql.owners import erasure
 from memory.stores.sql.owners.rename_owner import OwnerRename
 from memory.stores.sql.rows import blocks, scopes
@@ -244,6 +245,24 @@ async def test_a_phrase_is_found_in_indexes_of_this_version_and_of_an_earlier_on
     shown, places = await library.memory.db.read(plan)
     assert len(places[shown["old.txt"]]) > 3 * len(places[shown["new.txt"]])
     assert (await search.grep(library.scope(), query)).hits == hits
+
+
+async def test_files_that_are_looked_at_together_cost_one_statement(library, search, monkeypatch):
+    for number in range(12):
+        await library.add(f"{number:02}.txt", f"hay {number}\nneedle {number}\n".encode())
+    statements = []
+    driver = await library.memory.db.read(lambda conn: type(sql_driver(conn)))
+    for name in ("execute", "rows_of_keys", "rows_of_pairs"):
+
+        def run(self, conn, *given, name=name, method=getattr(driver, name)):
+            statements.append(name)
+            return method(self, conn, *given)
+
+        monkeypatch.setattr(driver, name, run)
+    hits = (await search.grep(library.scope(), GrepQuery("needle"))).hits
+    assert [(hit.name, hit.line_start) for hit in hits] == [(f"{n:02}.txt", 2) for n in range(12)]
+    assert statements.count("rows_of_pairs") == 1
+    assert len(statements) <= 2
 
 
 @pytest.mark.parametrize("pattern", ["needle", "ne", "n.edle"])

@@ -325,7 +325,9 @@ class MessagesMask(SearchingMask):
         """Return the last round's usage; with several, each of them."""
         last_usage = self._usages[-1] if self._usages else {}
         if self.searches:
-            last_usage = {**last_usage, "server_tool_use": {"web_search_requests": self.searches}}
+            # The vendor's types demand both.
+            requests = {"web_search_requests": self.searches, "web_fetch_requests": 0}
+            last_usage = {**last_usage, "server_tool_use": requests}
         if len(self._usages) < 2:
             return last_usage
         return {**last_usage, "iterations": [i for u in self._usages for i in _iterations(u)]}

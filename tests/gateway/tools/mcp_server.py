@@ -70,10 +70,15 @@ def build(seen: Any = None) -> MCPServer:
 
 
 class HttpServer:
-    """The server on a port of its own. headers: those of its requests, as they came."""
+    """The server on a port of its own. headers: those of its requests, as they came.
 
-    def __init__(self, server: MCPServer, port: int = 0, **options: Any) -> None:
-        self.server, self.headers = server, []
+    guard: the `Authorization` without which requests are 401; empty for none.
+    """
+
+    def __init__(
+        self, server: MCPServer, port: int = 0, guard: bytes = b"", **options: Any
+    ) -> None:
+        self.server, self.headers, self._guard = server, [], guard
         self._app = server.streamable_http_app(**options)
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -84,6 +89,10 @@ class HttpServer:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             self.headers.append({k.decode(): v.decode() for k, v in scope["headers"]})
+            if self._guard and dict(scope["headers"]).get(b"authorization") != self._guard:
+                await send({"type": "http.response.start", "status": 401, "headers": []})
+                await send({"type": "http.response.body", "body": b"not you"})
+                return
         await self._app(scope, receive, send)
 
     async def __aenter__(self) -> HttpServer:

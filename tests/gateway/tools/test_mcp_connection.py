@@ -219,7 +219,10 @@ async def test_t_m1_a_list_that_is_none_fails_the_entry_until_it_is_one(tmp_path
             await until(lambda: made.last_error)
             assert words in made.last_error
             made._refresh_event.set()  # at once, in place of a second later
-            await until(lambda: made.list_tools("t"))
+            await until(lambda: made.pins)
+            # It was reached before, so a person looks at what it lists now.
+            assert (made.list_tools("t"), made.last_error) == ((), "")
+            assert await made.accept() == ["t"]
             assert (await call(made), made.problem) == ("fine", "")
 
 

@@ -20,19 +20,18 @@ def offered(pins):
 
 @given(st.lists(LISTINGS, min_size=1, max_size=6))
 def test_nothing_is_offered_but_what_was_listed_first(listings):
-    pins = {}
-    first = next((listing for listing in listings if listing), {})
+    pins = None
+    known = {name: tool.text for name, tool in listings[0].items()}
     for listing in listings:
         pins = merge_listing(pins, listing, "ask")
         now = {name: tool.text for name, tool in listing.items()}
-        known = {name: tool.text for name, tool in first.items()}
         assert offered(pins) == {n: x for n, x in now.items() if known.get(n) == x}
         assert merge_listing(pins, listing, "ask") == pins
 
 
 @given(st.lists(LISTINGS, min_size=1, max_size=6))
 def test_strict_offers_nothing_by_itself_and_off_all_that_is_listed(listings):
-    strict, off = {}, {}
+    strict, off = None, None
     for listing in listings:
         strict, off = merge_listing(strict, listing, "strict"), merge_listing(off, listing, "off")
         assert offered(strict) == {}
@@ -41,7 +40,7 @@ def test_strict_offers_nothing_by_itself_and_off_all_that_is_listed(listings):
 
 @given(LISTINGS, LISTINGS)
 def test_what_is_accepted_is_what_was_looked_at(first, second):
-    pins = merge_listing(merge_listing({}, first, "ask"), second, "ask")
+    pins = merge_listing(merge_listing(None, first, "ask"), second, "ask")
     waiting = [pin for pin in pins.values() if pin.status in ("new", "changed")]
     accepted = accept_listed(pins, None, waiting_digest(waiting))
     assert offered(accepted) == {name: tool.text for name, tool in second.items()}

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from gateway.config.mcp_tools import McpToolSettings
@@ -244,6 +245,56 @@ async def test_t_m1_strict_waits_for_everything_and_off_for_nothing(tmp_path):
             server.remove_tool("fail")
             await made.refresh()
             assert "off_fail" not in [t.name for t in made.list_tools("t")]
+
+
+async def list_nothing(server):
+    for tool in await server.list_tools():
+        server.remove_tool(tool.name)
+
+
+async def list_too_much(server):
+    for i in range(1001):
+        server.add_tool(lambda: "", name=f"many_{i}")
+
+
+async def refuse_to_list(server):
+    def refuse(*args, **kwargs):
+        raise MCPError(-32603, "not now")
+
+    server.list_tools = refuse
+
+
+@pytest.mark.parametrize("at_first", [list_nothing, list_too_much, refuse_to_list])
+async def test_t_m1_what_comes_after_a_first_list_of_nothing_waits(tmp_path, at_first):
+    server = build()
+    await at_first(server)
+    async with database(tmp_path) as pins, HttpServer(server) as http:
+        async with kind(pins, url=http.url) as made:
+            await until(lambda: made.problem.startswith("failed"))
+        port = http.port
+    async with (
+        database(tmp_path) as pins,
+        HttpServer(build(), port) as http,
+        kind(pins, url=http.url) as made,
+    ):
+        await until(lambda: made.pins)
+        assert made.list_tools("t") == ()
+        assert {tool["status"] for tool in made.describe()} == {"new"}
+        assert "add" in await made.accept()
+        assert (await run(made, "probe_add", a=1, b=2)).text == "3"
+
+
+async def test_t_m1_a_server_that_let_nobody_in_is_believed_when_it_does(tmp_path):
+    guarded = HttpServer(build(), guard=b"Bearer right")
+    async with database(tmp_path) as pins:
+        async with kind(pins, url=guarded.url) as made:
+            await until(lambda: made.problem.startswith("failed"))
+        async with guarded:
+            async with kind(pins, url=guarded.url, headers={"authorization": "wrong"}) as made:
+                await until(lambda: made.problem.startswith("failed"))
+            right = {"authorization": "Bearer right"}
+            async with kind(pins, url=guarded.url, headers=right) as made:
+                await until(lambda: made.list_tools("t"))
 
 
 async def test_t_m2_after_a_restart_the_tools_are_there_at_once_without_the_server(tmp_path):

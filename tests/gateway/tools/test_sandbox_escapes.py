@@ -23,14 +23,16 @@ AT_ONCE = 4
 
 
 def children() -> set[str]:
-    """Processes of this machine that descend from this one."""
+    """Processes of this machine that descend from this one, and have not ended."""
     parents = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/stat") as file:
-                parents[pid] = file.read().rpartition(")")[2].split()[1]
+                state, parent, *_ = file.read().rpartition(")")[2].split()
         except OSError:
             continue
+        if state != "Z":
+            parents[pid] = parent
     mine, grown = {str(os.getpid())}, True
     while grown:
         more = {pid for pid, parent in parents.items() if parent in mine} - mine

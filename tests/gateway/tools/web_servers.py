@@ -19,7 +19,7 @@ class CountingListener:
     port: int = 0
 
     async def __aenter__(self) -> CountingListener:
-        self._server = await asyncio.start_server(self._serve, self.host, 0)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

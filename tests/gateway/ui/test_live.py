@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from html import unescape
@@ -13,8 +14,10 @@ from gateway.errors import Unavailable
 from gateway.ui.live import MAX_FEEDS, MAX_SESSION_FEEDS, FeedLimit
 from memory.stores.sql.engine import schema
 from tests.conftest import SENTINEL_KEY
-from tests.gateway.management.managing import as_key
+from tests.e2e.operator_tools import ToolServer
+from tests.gateway.management.managing import KEYS, as_key
 from tests.gateway.ui.looking import links, shown, words
+from tests.models import call, calls
 
 
 async def nothing():
@@ -82,6 +85,45 @@ async def test_the_feed_of_one_tenant_shows_no_turn_of_another(data, page):
         await live.chat("Hi", user="ada")
         ((_, text),) = await _events(root, 1, path=path)
         assert ("ada" in text, "bob" in text) == (True, False)
+
+
+async def _read_running(lines, wanted):
+    """Read a feed until its list of running tools holds a text, or is empty for ""."""
+    async with asyncio.timeout(20):
+        while True:
+            line = await anext(lines)
+            if line != "event: running":
+                continue
+            await anext(lines)
+            text = ""
+            while (line := await anext(lines)).startswith("data: "):
+                text += line.removeprefix("data: ")
+            if wanted in text and bool(wanted) == bool(text):
+                return text
+
+
+async def test_a_tool_is_in_the_feed_while_it_runs_and_is_seen_by_its_tenant_alone(data):
+    async with ToolServer() as server:
+        server.delays["weather"] = 60
+        tools = {"weather": server.entry("weather", concurrent=1)}
+        keys = [{**key, "tools": ["weather"]} for key in KEYS]
+        both = calls(call("weather", {"city": "Oslo"}), call("weather", {"city": "Rome"}))
+        async with shown(data, both, "Done.", tools=tools, keys=keys) as (live, sign_in):
+            looker = await sign_in(SENTINEL_KEY)
+            stranger = await sign_in("sk-other")
+            async with looker.http.stream("GET", "/ui/feed/events") as feed:
+                lines = feed.aiter_lines()
+                assert await _read_running(lines, "") == ""
+                asked = asyncio.create_task(live.chat("Hi", user="ada"))
+                text = await _read_running(lines, "waits for a slot")
+                assert text.count("weather") == 2
+                assert text.count(">runs<") == 1
+                assert "ada" in text
+                assert "Oslo" not in text
+                assert "Tools that run" in (await looker.get("/feed")).text
+                assert "Tools that run" not in (await stranger.get("/feed")).text
+                asked.cancel()
+                assert await _read_running(lines, "") == ""
 
 
 async def test_an_apps_tools_are_counted_apart_from_its_messages(data):

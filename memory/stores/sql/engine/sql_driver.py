@@ -204,6 +204,12 @@ class SqlDriver(Protocol):
         """Run SQL in which `{listed}` is a table of these row keys."""
         ...
 
+    def rows_of_pairs(
+        self, conn: Connection, sql: str, pairs: Sequence[tuple[int, int]]
+    ) -> list[Any]:
+        """Run SQL in which `{listed}` is a table of these pairs."""
+        ...
+
     def insert(self, table: Table) -> Any:
         """Return an insert that takes a conflict clause."""
         ...

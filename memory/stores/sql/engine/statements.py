@@ -158,6 +158,14 @@ def rows_of_keys(conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
     return sql_driver(conn).rows_of_keys(conn, sql, keys)
 
 
+def rows_of_pairs(conn: Connection, sql: str, pairs: Sequence[tuple[int, int]]) -> list[Any]:
+    """Run SQL that contains no input and names a list of pairs.
+
+    In it, `{listed}` is a table with the columns `first` and `second`.
+    """
+    return sql_driver(conn).rows_of_pairs(conn, sql, pairs)
+
+
 def execute_sql(conn: Connection, sql: str, *values: Any) -> list[Any]:
     """Run SQL in the database's own words that contains no input; return its rows."""
     return sql_driver(conn).execute_sql(conn, sql, *values)

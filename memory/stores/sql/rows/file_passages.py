@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Integer, bindparam, delete, func, literal, select
+from sqlalchemy import Connection, bindparam, delete, func, literal, select
 
 from memory.formats.documents.cutting import SIZE
+from memory.formats.documents.line_matching import PATTERN_CHARACTERS
 from memory.ids import MAX_KEY, STEP, new_key
 from memory.search.query import index_words, mark_words
 from memory.search.ranking import SimilarityScores
@@ -24,7 +25,7 @@ from memory.stores.sql.engine.sqlite.fts import (
 )
 from memory.stores.sql.engine.sqlite.fts import find_rows as find_in_index
 from memory.stores.sql.engine.sqlite.fts import list_hits as list_index_hits
-from memory.stores.sql.engine.statements import add_rows, execute, key_list, rows_of_keys
+from memory.stores.sql.engine.statements import add_rows, rows_of_keys, rows_of_pairs
 from memory.stores.sql.rows.file_words import read_file_words
 
 p = file_passages.c
@@ -35,6 +36,24 @@ BESIDE = (
     "p.position - 1), (SELECT b.id FROM file_passages b WHERE b.upload = p.upload AND b.position "
     "= p.position + 1) FROM {listed} JOIN file_passages p ON p.id = k.value"
 )
+# Following: what the passage behind begins with, where that goes on with the same line.
+PLACED = (
+    "SELECT p.upload, p.position, p.page, p.line_start, p.content, (SELECT "
+    f"substr(b.content, 1, {PATTERN_CHARACTERS}) FROM file_passages b WHERE b.upload = p.upload "
+    "AND b.position = p.position + 1 AND b.line_start = p.line_end) FROM {listed} "
+    "JOIN file_passages p ON p.upload = k.first AND p.position = k.second"
+)
+
+
+class PlacedPassage(NamedTuple):
+    """A passage at its place in its upload. following: see `PLACED`."""
+
+    upload: int
+    position: int
+    page: int
+    line_start: int
+    content: str
+    following: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,27 +208,11 @@ def read_lines(conn: Connection, upload: int, first_line: int, last_line: int) -
     )
 
 
-def read_places(conn: Connection, upload: int, places: Sequence[int], characters: int) -> list[Any]:
-    """Return passages by their places, in order, with so many characters of what follows.
-
-    following: the beginning of the passage behind, where that goes on with the same line.
-    """
-    values = {"upload": upload, "characters": characters, **key_list(conn, list(places))}
-    return list(execute(conn, _select_places(sql_driver(conn)), values))
-
-
-@cache
-def _select_places(driver: SqlDriver) -> Any:
-    behind = file_passages.alias("behind")
-    b = behind.c
-    goes_on = (b.upload == p.upload) & (b.position == p.position + 1) & (b.line_start == p.line_end)
-    following = func.substr(b.content, 1, bindparam("characters", type_=Integer))
-    return (
-        select(p.page, p.line_start, p.content, following.label("following"))
-        .outerjoin(behind, goes_on)
-        .where(p.upload == bindparam("upload"), driver.is_listed(p.position))
-        .order_by(p.position)
-    )
+def read_places(conn: Connection, places: Sequence[tuple[int, int]]) -> list[PlacedPassage]:
+    """Return passages by their uploads and places, in that order; none for one that is gone."""
+    rows = [PlacedPassage(*row) for row in rows_of_pairs(conn, PLACED, places)]
+    passages = {(row.upload, row.position): row for row in rows}
+    return [passages[place] for place in places if place in passages]
 
 
 def remove_next(conn: Connection, upload: int, limit: int) -> int:

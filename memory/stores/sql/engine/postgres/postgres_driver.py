@@ -57,6 +57,12 @@ class PostgresDriver:
         keyed_sql = sql.format(listed="unnest($1::bigint[]) AS k(value)")
         return fetch_sql(conn, keyed_sql, list(keys))
 
+    def rows_of_pairs(
+        self, conn: Connection, sql: str, pairs: Sequence[tuple[int, int]]
+    ) -> list[Any]:
+        paired_sql = sql.format(listed="unnest($1::bigint[], $2::bigint[]) AS k(first, second)")
+        return fetch_sql(conn, paired_sql, [first for first, _ in pairs], [p[1] for p in pairs])
+
     def insert(self, table: Table) -> Any:
         return postgresql.insert(table)
 

@@ -29,6 +29,10 @@ T = TypeVar("T")
 # Rows inserted by one statement, of few rows and of many.
 SEVERAL = 8
 GROUP_ROWS = 64
+PAIRS = (
+    "SELECT json_extract(value, '$[0]') AS first, json_extract(value, '$[1]') AS second "
+    "FROM json_each(?)"
+)
 
 
 class SqliteDriver:
@@ -75,6 +79,12 @@ class SqliteDriver:
     def rows_of_keys(self, conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
         key_parameters = (self.list_keys(keys),)
         return list(conn.exec_driver_sql(sql.format(listed="json_each(?) k"), key_parameters))
+
+    def rows_of_pairs(
+        self, conn: Connection, sql: str, pairs: Sequence[tuple[int, int]]
+    ) -> list[Any]:
+        pair_parameters = (msgspec.json.encode(pairs).decode(),)
+        return list(conn.exec_driver_sql(sql.format(listed=f"({PAIRS}) AS k"), pair_parameters))
 
     def insert(self, table: Table) -> Any:
         return sqlite.insert(table)
