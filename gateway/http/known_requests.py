@@ -13,8 +13,8 @@ from memory import Cache
 
 # Of the other members of a request; longer ones are read each time.
 MEMBERS_BYTES = 1 << 12
-# Size of the cache: some 470 users, each with their program's headers.
-BYTES, EACH = 1 << 19, 1100
+# Size of the cache: some 300 users, each with their program's headers.
+BYTES, EACH = 1 << 19, 1700
 # Headers that differ from request to request, and decide nothing of how one is read.
 VARYING = frozenset(
     {

@@ -10,6 +10,8 @@ import re
 
 import pytest
 
+from gateway.chat.intake import request
+from gateway.http.known_requests import KnownRequests
 from gateway.http.parse_cache import RequestParseCache
 from memory.conversation.history import ServerHistory
 from memory.service import Memory
@@ -295,6 +297,26 @@ async def test_what_goes_upstream_is_the_same(tmp_path, seed, monkeypatch):
     assert unknown == 0
     for one, other in zip(fast, slow, strict=True):
         check_valid(one["messages"])
+        assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_what_goes_upstream_is_the_same_where_a_request_is_known(tmp_path, seed, monkeypatch):
+    known = []
+    renew = request._renew
+
+    def watched(*asked):
+        known.append(asked)
+        return renew(*asked)
+
+    monkeypatch.setattr(request, "_renew", watched)
+    fast, _ = await talked(tmp_path / "fast", seed)
+    assert len(known) > 1
+    monkeypatch.setattr(KnownRequests, "name", lambda self, pairs, members: 0)
+    known.clear()
+    slow, _ = await talked(tmp_path / "slow", seed)
+    assert known == []
+    for one, other in zip(fast, slow, strict=True):
         assert CHANCE.sub("", json.dumps(one)) == CHANCE.sub("", json.dumps(other))
 
 

@@ -6,10 +6,11 @@ import asyncio
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.chat.intake.capabilities import capabilities_of
 from gateway.chat.intake.memory_mode import asks_for_all
-from gateway.chat.intake.request import TurnInput
+from gateway.chat.intake.request import KnownMembers, TurnInput
 from gateway.chat.intake.request_headers import TIMEZONE, zone_of
 from gateway.config.agents import AgentSettings
 from gateway.memory_adapters.summarizer import Summarizer
@@ -22,6 +23,7 @@ from memory import (
     SEARCHES,
     Decision,
     InboxLimits,
+    Messages,
     Scope,
     TurnRequest,
     decide,
@@ -30,6 +32,7 @@ from memory import (
 )
 
 SORTED = msgspec.json.Encoder(order="sorted")
+NO_MESSAGES = Messages.of(())
 # Of a request that calls no agent.
 NO_PROFILE = AgentSettings()
 # Members that a retry may change.
@@ -40,12 +43,14 @@ async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Return the memory's view of a request."""
-    body, facts = request.body, request.facts
+    body, facts, known = request.body, request.facts, request.known
+    if known is not None and known.target is target and not gateway.lacks.byte_count:
+        return await _ask_again(gateway, request, forward, known)
     takes = capabilities_of(gateway, facts, body, target)
     agent = request.agent_call.agent
     profile = agent.settings if agent is not None else NO_PROFILE
     decisions = _decide(gateway, profile, target, searches=takes.searches)
-    return TurnRequest(
+    ask = TurnRequest(
         scope=_scope_of(gateway, request),
         messages=facts.history,
         model=request.model,
@@ -75,6 +80,37 @@ async def ask_of(
         policy=None if agent is None else gateway.agents.policy_of(agent),
         said_by=request.user if profile.home == "agent" else None,
         inbox=None if agent is None else _inbox_limits(gateway, request),
+    )
+    if known is not None and not gateway.lacks.byte_count:
+        known.target, known.searches = target, takes.searches
+        known.ask = replace(ask, messages=NO_MESSAGES, complete=None, client_tools=None, body=b"")
+    return ask
+
+
+async def _ask_again(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, known: KnownMembers
+) -> TurnRequest:
+    """Return the view of a request that is like one before it, see `TurnInput.known`.
+
+    What is learnt of models and targets may be another by now.
+    """
+    target = known.target
+    assert target is not None  # noqa: S101 - it is that of the request
+    assert known.ask is not None  # noqa: S101 - it is kept with the target
+    decisions = _decide(gateway, NO_PROFILE, target, searches=known.searches)
+    return replace(
+        known.ask,
+        messages=request.facts.history,
+        request_id=request.id,
+        client_tools=request.body.get("tools"),
+        recall=decisions["recall"].on,
+        window=await _window(gateway, request, forward, target),
+        tokenizer=gateway.vocabularies.start_loading(target.tokenizer),
+        complete=Summarizer(gateway, forward, known.ask.model, NO_PROFILE.summarizer),
+        extract=decisions["extract"].on,
+        unread=decisions["extract"].on or decisions["extract"].open,
+        decisions=decisions,
+        body=request.raw_body,
     )
 
 

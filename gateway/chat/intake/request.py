@@ -43,12 +43,12 @@ from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
 from gateway.http.paths import UpstreamPath
 from gateway.http.request_body import read_body
-from gateway.routing.router import Route
+from gateway.routing.router import Route, Target
 from gateway.state import HEADERS, REQUEST_ID, GatewayState, headers_of
 from gateway.usage.pricing import MAX_COUNT
 from gateway.wire.chat import Json
 from gateway.wire.model_field import model_for_certain
-from memory import SHIPPED_HARNESS, Harness
+from memory import SHIPPED_HARNESS, Harness, TurnRequest
 
 MIB = 1 << 20
 
@@ -85,6 +85,17 @@ CHAT_PATH = MemoryPath()
 NOTHING_DROPPED: Sequence[str] = ()
 
 
+class KnownMembers(msgspec.Struct):
+    """What was made of a request's headers and members for one target, for those like it.
+
+    ask: the memory's view, without what came with one request. searches: see `Capabilities`.
+    """
+
+    target: Target | None = None
+    ask: TurnRequest | None = None
+    searches: bool = True
+
+
 class TurnInput(msgspec.Struct, frozen=True):
     """A request as the gateway understands it.
 
@@ -101,7 +112,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     agent's profile, None where it has none. dropped_members: members of its own that the profile
     does not let it set. harness: what its program puts around its user's words. project: in which
     it is, "" for none. search: a vendor's search tool that the operator's own stands in for.
-    is_known: all but its messages is as in a request before it, and was checked then.
+    known: where all but its messages is as in a request before it, and was checked then; else None.
 
     A Struct, since a dataclass of so many members takes six times as long to make.
     """
@@ -134,7 +145,7 @@ class TurnInput(msgspec.Struct, frozen=True):
     dropped_members: Sequence[str] = ()
     project: str = ""
     search: VendorSearch | None = None
-    is_known: bool = False
+    known: KnownMembers | None = None
 
     @property
     def model(self) -> str:
@@ -323,7 +334,12 @@ def keep_known(gateway: GatewayState, scope: Any, request: TurnInput) -> None:
     if name:
         nothing: Json = {}
         kept = msgspec.structs.replace(
-            request, headers=nothing, raw_body=b"", body=nothing, whole_facts=None, is_known=True
+            request,
+            headers=nothing,
+            raw_body=b"",
+            body=nothing,
+            whole_facts=None,
+            known=KnownMembers(),
         )
         gateway.known_requests.decisions.put(name, kept)
 

@@ -53,7 +53,7 @@ async def serve(
     base = [(b"x-mnemogate-request-id", name.encode())]
     try:
         request = await read_turn_input(gateway, scope, receive, path)
-        if not request.is_known:
+        if request.known is None:
             request = await link_request(gateway, request)
             if path.is_plain_chat:
                 keep_known(gateway, scope, request)

@@ -111,7 +111,7 @@ async def read(gateway, body=BODY, path_user=None, **headers):
         return {"type": "http.request", "body": raw, "more_body": False}
 
     request = await read_turn_input(gateway, scope, receive, MemoryPath(user=path_user))
-    if not request.is_known and request.principal.paths is not None:
+    if request.known is None and request.principal.paths is not None:
         request = await link_request(gateway, request)
         keep_known(gateway, scope, request)
     return request
@@ -317,7 +317,7 @@ def as_text(request):
     facts = members.pop("whole_facts")
     members["body"] = {**request.body, "messages": list(request.body["messages"])}
     told = facts and (list(facts.history), facts.tool_names, facts.takes_tools, facts.wants_json)
-    return {**members, "is_known": None, "started_at": 0.0, "facts": told}
+    return {**members, "known": None, "started_at": 0.0, "facts": told}
 
 
 @given(
@@ -348,7 +348,7 @@ async def grow(gateway, turns, **headers):
     for turn in range(turns):
         messages = [*messages, user(turn)]
         request = await read(gateway, BODY | {"messages": messages}, **headers)
-        known.append(request.is_known)
+        known.append(request.known is not None)
         messages = [*messages, {"role": "assistant", "content": "so be it"}]
     return known
 
