@@ -226,7 +226,6 @@ FULL = {
     "memory.stores.sql.engine.database",
     "memory.stores.sql.engine.postgres.postgres",
     "memory.stores.sql.engine.schema",
-    "memory.stores.sql.turns.journal",
 }
 DIRECTIVE = re.compile(r"#\s*(?:noqa|type:|pragma|fmt:)")
 

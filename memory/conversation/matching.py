@@ -43,7 +43,7 @@ TRAIL = 16
 Repeat = Literal["again", "new", "attempt"]
 
 
-class TurnNode(msgspec.Struct):
+class TurnNode(msgspec.Struct, omit_defaults=True):
     """One answer, and what was placed into its request.
 
     told: block values announced by notes, over the epoch's own. carriers: ids of the earlier nodes

@@ -221,8 +221,10 @@ class Screen:
                 return prefix + MASK.format(kind) + match[0][match.end(part) - match.start() :]
 
             is_hinted = [name in names for names in windows]
+            secret_count = len(secrets)
             masked = _substitute(self._patterns[name], replace, text, is_hinted)
-            if masked is not text:
+            # Most numbers that a card's pattern takes are none.
+            if len(secrets) > secret_count:
                 text = masked
                 windows = self._hinted_windows(masked)
                 hinted = set().union(*windows)

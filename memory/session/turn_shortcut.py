@@ -15,13 +15,8 @@ from memory.stores.sql.engine.application_tables import keep_beside
 from memory.stores.sql.engine.shortcut import Shortcut
 from memory.stores.sql.rows.blocks import BlockSet
 from memory.stores.sql.turns import turn_statement, turn_writer
-from memory.stores.sql.turns.journal import (
-    NO_CONVERSATION,
-    AppendedTurn,
-    BehindJournal,
-    JournalPlace,
-    entry_of,
-)
+from memory.stores.sql.turns.journal import AppendedTurn, BehindJournal
+from memory.stores.sql.turns.journal_entries import NO_CONVERSATION, JournalPlace, entry_of
 from memory.stores.sql.turns.turn_rows import PendingTurn, TurnRecord
 from memory.stores.sql.turns.turn_statement import ExpectedLine
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from memory.stores.sql.turns import journal
+from memory.stores.sql.turns.journal_entries import decode_entry
 from tests.models import Model, call, calls
 from tests.sockets import free_port
 
@@ -74,7 +74,7 @@ def stored(data):
     with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db:
         messages = [r[0] for r in db.execute("SELECT content FROM messages ORDER BY id")]
         for (entry,) in db.execute("SELECT entry FROM journal ORDER BY id"):
-            turn = journal._decode(entry)
+            turn = decode_entry(entry)
             rows = [*turn.opening.messages] if turn.opening is not None else []
             rows += itertools.chain(*turn.record.contents) if turn.record is not None else ()
             messages += [row["content"] for row in rows]

@@ -158,6 +158,12 @@ def test_what_a_pattern_takes_has_its_hint(found, before, after):
     assert Screen().mask(text) == plain.mask(text)
 
 
+@given(st.text(st.sampled_from("0123456789 -.ab:@é"), max_size=80))
+def test_a_text_that_holds_no_secret_is_itself(text):
+    masked, kinds = Screen().mask(text)
+    assert kinds or masked is text
+
+
 def test_patterns_can_be_added_replaced_and_taken_away():
     own = Screen({**PATTERNS, "staff number": r"\bEMP-\d{6}\b", "card number": ""})
     assert own.mask("EMP-123456 pays with 4111111111111111") == (

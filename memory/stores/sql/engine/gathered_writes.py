@@ -25,12 +25,9 @@ class GatheredWrites:
         self.is_gathering = False
         self._rows: dict[Any, list[Mapping[str, Any]]] = {}
 
-    def take(self, raw_connection: Any, statement: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Keep rows for later, if the statement returns nothing; else run what waits before it."""
-        if not self.is_gathering:
-            return False
+    def take(self, statement: Any, rows: Sequence[Mapping[str, Any]]) -> bool:
+        """Keep rows for later, if the statement returns nothing."""
         if not statement.is_write:
-            self.run(raw_connection)
             return False
         self._rows.setdefault(statement, []).extend(rows)
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -27,7 +27,14 @@ from memory.ids import clock, new_key
 from memory.scope import KIND_MARK, Scope, owner_key
 from memory.stores.sql.engine import schema as t
 from memory.stores.sql.engine.sql_driver import SqlDriver, sql_driver
-from memory.stores.sql.engine.statements import Query, execute, insert_with_conflict
+from memory.stores.sql.engine.statements import (
+    Query,
+    execute,
+    in_clause,
+    insert_with_conflict,
+    key_list,
+    select_in_batches,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +68,29 @@ FIND_UNNAMED = select(_c.id).where(
 )
 
 
-@cache
-def _select_status(driver: SqlDriver) -> Any:
+def _status_columns(driver: SqlDriver) -> Sequence[Any]:
     # Where others may write too, versions are compared.
     versions = (_c.version.label("scope_version"), t.conversations.c.version.label("version"))
     return (
-        select(
-            _c.id,
-            _c.active_at,
-            _c.proven,
-            func.coalesce(
-                select(t.generations.c.generation)
-                .where(t.generations.c.owner == bindparam("owner"))
-                .scalar_subquery(),
-                0,
-            ).label("generation"),
-            t.conversations.c.id.label("conversation"),
-            t.conversations.c.head,
-            t.conversations.c.explicit,
-            t.conversations.c.resent,
-            t.conversations.c.opening,
-            t.conversations.c.task,
-            *driver.index.newest,
-            *(versions if driver.is_shared else ()),
-        )
+        _c.id,
+        _c.active_at,
+        _c.proven,
+        t.conversations.c.id.label("conversation"),
+        t.conversations.c.head,
+        t.conversations.c.explicit,
+        t.conversations.c.resent,
+        t.conversations.c.opening,
+        t.conversations.c.task,
+        *driver.index.newest,
+        *(versions if driver.is_shared else ()),
+    )
+
+
+@cache
+def _select_status(driver: SqlDriver) -> Any:
+    owner_generation = GENERATION.scalar_subquery()
+    return (
+        select(*_status_columns(driver), func.coalesce(owner_generation, 0).label("generation"))
         .join_from(
             t.scopes,
             t.conversations,
@@ -93,6 +99,21 @@ def _select_status(driver: SqlDriver) -> Any:
             isouter=True,
         )
         .where(_c.id == bindparam("which"))
+    )
+
+
+@cache
+def _select_statuses_of_rows(driver: SqlDriver) -> Any:
+    rows = t.journal.c
+    return (
+        select(rows.id.label("row"), *_status_columns(driver))
+        .join_from(t.journal, t.scopes, _c.id == rows.scope_id)
+        .join(
+            t.conversations,
+            (t.conversations.c.id == rows.conversation) & (t.conversations.c.scope_id == _c.id),
+            isouter=True,
+        )
+        .where(driver.is_listed(rows.id))
     )
 
 
@@ -184,6 +205,30 @@ def scope_status(
     ) != owner.generation:
         raise ErasedMeanwhile(ERASED_MEANWHILE)
     return status_row
+
+
+def statuses_of_rows(conn: Connection, owners: Mapping[int, ScopeOwner]) -> list[Any]:
+    """Read what `scope_status` does of rows of the journal. owners: by the rows' keys.
+
+    Raises ErasedMeanwhile if any of the owners was erased after its turn began.
+    """
+    owner_keys = list({owner.scope.owner for owner in owners.values()})
+    stored_rows = select_in_batches(conn, _select_generations, {}, owner_keys)
+    generations = {row.owner: row.generation for row in stored_rows}
+    for owner in owners.values():
+        if generations.get(owner.scope.owner, 0) != owner.generation:
+            raise ErasedMeanwhile(ERASED_MEANWHILE)
+    statement = _select_statuses_of_rows(sql_driver(conn))
+    statuses = {row.row: row for row in execute(conn, statement, key_list(conn, [*owners]))}
+    return [statuses.get(key) for key in owners]
+
+
+@cache
+def _select_generations(size: int) -> Any:
+    generations = t.generations.c
+    return select(generations.owner, generations.generation).where(
+        in_clause(generations.owner, size)
+    )
 
 
 def current_owner(conn: Connection, scope: Scope) -> ScopeOwner:

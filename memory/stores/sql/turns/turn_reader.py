@@ -85,7 +85,7 @@ class SnapshotQuery(msgspec.Struct):
     general_blocks: visible_blocks.General | None = None
 
 
-class ConversationState(msgspec.Struct):
+class ConversationState(msgspec.Struct, omit_defaults=True):
     """A conversation.
 
     task: it is a task, which its second turn ends. opening: of a new one (see `openings`).

@@ -45,13 +45,12 @@ class SqliteDriver:
 
     def execute(self, conn: Connection, statement: Executable, values: Mapping[str, Any]) -> RowSet:
         compiled_statement = _compile(statement)
-        raw_connection = conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
         if writes is not None and writes.is_gathering:
-            rows = (values,)
-            if writes.take(raw_connection, compiled_statement, rows):
+            if writes.take(compiled_statement, (values,)):
                 return RowSet()
-        return compiled_statement.run(raw_connection, values)
+            writes.run(conn.connection.dbapi_connection)
+        return compiled_statement.run(conn.connection.dbapi_connection, values)
 
     def execute_sql(self, conn: Connection, sql: str, *values: Any) -> list[Any]:
         raw_connection: Any = conn.connection.dbapi_connection
@@ -68,13 +67,14 @@ class SqliteDriver:
         shared: Collection[str],
     ) -> None:
         compiled_statement = _compile(statement)
-        raw_connection = conn.connection.dbapi_connection
         writes = conn.get_execution_options().get(WRITES_OPTION)
-        if writes is None or not writes.take(raw_connection, compiled_statement, rows):
-            if len(rows) <= SEVERAL:
-                compiled_statement.at_once(raw_connection, rows)
-            else:
-                compiled_statement.in_groups(raw_connection, rows, shared)
+        if writes is not None and writes.is_gathering and writes.take(compiled_statement, rows):
+            return
+        raw_connection = conn.connection.dbapi_connection
+        if len(rows) <= SEVERAL:
+            compiled_statement.at_once(raw_connection, rows)
+        else:
+            compiled_statement.in_groups(raw_connection, rows, shared)
 
     def rows_of_keys(self, conn: Connection, sql: str, keys: Sequence[int]) -> list[Any]:
         key_parameters = (self.list_keys(keys),)
@@ -164,7 +164,7 @@ class _Compiled:
 
     def run_all(self, raw_connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run the statement for each row."""
-        raw_connection.executemany(self.sql, list(map(self._values_of, rows)))
+        raw_connection.executemany(self.sql, map(self._pick_values or self._values_of, rows))
 
     def _values_of(self, row: Mapping[str, Any]) -> Sequence[Any]:
         if self._pick_values is not None:
@@ -208,7 +208,11 @@ class _Compiled:
     def _to_bools(self, row: tuple[Any, ...]) -> Sequence[Any]:
         if not self._booleans:
             return row
-        return [bool(v) if i in self._booleans and v is not None else v for i, v in enumerate(row)]
+        values = list(row)
+        for index in self._booleans:
+            if values[index] is not None:
+                values[index] = bool(values[index])
+        return values
 
 
 @lru_cache(64)

@@ -14,7 +14,7 @@ from msgspec import structs
 from sqlalchemy import func, select
 
 from memory.conversation.history import Messages
-from memory.errors import MemoryFault
+from memory.errors import ErasedMeanwhile, MemoryFault
 from memory.ids import new_id, new_key
 from memory.management.users import erase_user
 from memory.scope import Scope
@@ -26,6 +26,7 @@ from memory.stores.sql.engine.database import NO_TURNS, Database
 from memory.stores.sql.rows import scopes
 from memory.stores.sql.rows.messages import SearchQuery
 from memory.stores.sql.turns import journal, journal_filer
+from memory.stores.sql.turns.journal_entries import read_turn
 from tests.memory.session.turns import BLOCKS
 
 SECRET = b"s" * 32
@@ -262,6 +263,37 @@ async def test_nothing_is_appended_for_a_user_who_was_erased_meanwhile(house, mo
     assert not await db.write(db.apart_from_turns(append_behind_erasure))
     await db.write(db.apart_from_turns(lambda conn: conn.execute(t.generations.delete())))
     assert await db.write(db.apart_from_turns(append_next))
+
+
+async def test_rows_are_looked_up_together_as_one_by_one(house):
+    # A new conversation, and one that goes on.
+    await house.turns(ADA, 1)
+    await house.turns(BOB, 0)
+
+    def look_up(conn):
+        rows = conn.execute(select(t.journal)).all()
+        owners = {r.id: read_turn(r.id, r.scope_id, r.entry).first.owner for r in rows}
+        together = [s._asdict() for s in scopes.statuses_of_rows(conn, owners)]
+        alone = [
+            scopes.scope_status(conn, owners[r.id], r.scope_id, r.conversation)._asdict()
+            for r in rows
+        ]
+        return owners, together, alone
+
+    db = house.memory.db
+    owners, together, alone = await db.read(look_up, of=NO_TURNS)
+    assert [status.pop("row") for status in together] == list(owners)
+    assert {status.pop("generation") for status in alone} == {0}
+    assert together == alone
+    assert [status["conversation"] is None for status in together] == [True, False]
+
+    def look_up_behind_erasure(conn):
+        erased = next(iter(owners.values())).scope.owner
+        conn.execute(t.generations.insert().values(owner=erased, generation=1))
+        return scopes.statuses_of_rows(conn, owners)
+
+    with pytest.raises(ErasedMeanwhile):
+        await db.write(db.apart_from_turns(look_up_behind_erasure))
 
 
 async def test_the_journal_is_bounded(house, monkeypatch):
