@@ -41,7 +41,8 @@ class ChatOnlyModel(WireModel):
     def __init__(self, *script: Any, kind: str = "vllm") -> None:
         super().__init__(*script)
         self.kind = kind
-        self.refused: list[str] = []  # paths that it has not
+        # Paths that it has not.
+        self.refused: list[str] = []
 
     @property
     def bodies(self) -> list[Any]:

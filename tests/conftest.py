@@ -55,7 +55,8 @@ settings.load_profile(PROFILE)
 
 # for gateways that are processes of their own
 os.environ.setdefault("MNEMOGATE_ROUTING__ASK_WINDOWS", "false")
-hush()  # what tests import by themselves is as quiet as in the product
+# What tests import by themselves is as quiet as in the product.
+hush()
 SENTINEL_KEY = "sk-sentinel-4f1d"
 WRITE, WRITE_NOW = Database.write, Database.write_now
 
@@ -215,7 +216,8 @@ def _one_server() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _own_databases() -> Iterator[None]:
-    shared = stores.made()  # by what is there for more tests than this one
+    # By what is there for more tests than this one.
+    shared = stores.made()
     yield
     stores.drop_all(shared)
 

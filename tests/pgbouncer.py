@@ -30,7 +30,8 @@ log_disconnections = 0
 log_stats = 0
 {more}
 """
-KEEPS_STATEMENTS = (1, 21)  # from this version on
+# From this version on.
+KEEPS_STATEMENTS = (1, 21)
 
 
 def binary() -> str | None:

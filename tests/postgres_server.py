@@ -158,7 +158,8 @@ class PostgresServer:
             try:
                 self.run("SELECT 1")
                 return
-            except (OSError, asyncpg.PostgresError):  # it starts, or recovers
+            # It starts, or recovers.
+            except (OSError, asyncpg.PostgresError):
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.02)

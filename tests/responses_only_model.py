@@ -53,7 +53,8 @@ class ResponsesOnlyModel(ResponsesModel):
 
     def check(self, body: Json) -> Iterable[str]:
         yield from super().check(body)
-        if isinstance(body["input"], str):  # a client of this very API
+        # A client of this very API.
+        if isinstance(body["input"], str):
             return
         yield from (f"{name}: unknown member" for name in body if name not in MEMBERS)
         if body.get("store") is not False:

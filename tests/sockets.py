@@ -149,7 +149,8 @@ class LoopbackServer:
         except (OSError, asyncio.IncompleteReadError):
             pass
         except asyncio.CancelledError:
-            writer.transport.abort()  # what a peer never reads must not keep the socket open
+            # What a peer never reads must not keep the socket open.
+            writer.transport.abort()
         finally:
             self.open -= 1
             self.tasks.discard(task)

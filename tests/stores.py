@@ -27,7 +27,8 @@ POSTGRES = POOLED or os.environ.get("MNEMOGATE_TEST_STORE") == "postgres"
 SECRET = b"\x51" * 32  # of every database that tests make
 WRITTEN = ("scopes", "conversations", "nodes", "messages", "blocks", "passages")
 _folders: list[tempfile.TemporaryDirectory[str]] = []
-_thread = ThreadPoolExecutor(1)  # the server's commands have a loop of their own
+# The server's commands have a loop of their own.
+_thread = ThreadPoolExecutor(1)
 _made: dict[Path, str] = {}
 
 

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 KEYS = re.compile(rb"sk-sentinel-[0-9a-f]{4}|mg-sentinel-77|sk-provider-9e|\bmnemogate-[\w-]{43}\b")
-WRITTEN_BY_TESTS = {".toml", ".py", ".pyc", ".sh"}  # and what Python compiles of them
+# And what Python compiles of them.
+WRITTEN_BY_TESTS = {".toml", ".py", ".pyc", ".sh"}
 PIECE = 1 << 24
 OVERHEARD: pytest.StashKey[Overheard] = pytest.StashKey()
 LEAKS: pytest.StashKey[list[str]] = pytest.StashKey()

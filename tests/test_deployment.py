@@ -167,7 +167,8 @@ def test_the_image_serves_the_port_and_keeps_the_folder_that_others_count_on(tmp
         for name, service in built(path).items():
             kept = [v for v in service["volumes"] if v[0] != "."]
             assert [v.split(":")[1] for v in kept] == (["/data"] if name != "migrate" else [])
-            assert not service.get("ports")  # only what stands before it is reached
+            # Only what stands before it is reached.
+            assert not service.get("ports")
 
 
 def test_the_image_is_not_root_and_of_a_version():

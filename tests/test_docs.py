@@ -259,7 +259,8 @@ def test_the_changelog_is_made_for_users():
     }
     entries = [line for line in lines if line.startswith("- ")]
     assert [e for e in entries if len(e.split()) - 1 > 20] == []
-    assert [line for line in lines if line.startswith("  ")] == []  # one line each
+    # One line each.
+    assert [line for line in lines if line.startswith("  ")] == []
 
 
 def test_no_page_repeats_what_git_ignores():

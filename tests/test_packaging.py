@@ -97,9 +97,8 @@ def test_the_demo_installs_no_store_and_no_model():
     (needed,) = PROJECT["project"]["optional-dependencies"]["demo"]
     wanted = {re.match(r"[\w-]+", one)[0] for one in [needed, *PROJECT["project"]["dependencies"]]}
     assert not wanted & {"chromadb", "redis", "asyncpg", "onnxruntime", "tokenizers", "numpy"}
-    assert (
-        "uvicorn>=0.40" in PROJECT["project"]["dependencies"]
-    )  # its extras bring watchers and websockets that nothing here uses
+    # Its extras bring watchers and websockets that nothing here uses.
+    assert "uvicorn>=0.40" in PROJECT["project"]["dependencies"]
     assert "\n.setup-demo: EXTRAS = demo\n" in text("Makefile")
 
 

@@ -15,7 +15,8 @@ def test_a_key_in_a_file_or_a_log_record_is_found(tmp_path):
     planted.write_bytes(b"\x00" * 100 + GATEWAY_KEY.encode() + b"\x00")
     (tmp_path / "gateway.toml").write_text(f'key = "{GATEWAY_KEY}"')
     found = leaks(tmp_path)
-    planted.unlink()  # the real sweep comes when this test ends
+    # The real sweep comes when this test ends.
+    planted.unlink()
     assert found == [f"data/mnemogate.db-wal: {GATEWAY_KEY}"]
     handler = Overheard()
     handler.emit(

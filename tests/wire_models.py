@@ -330,7 +330,8 @@ class MessagesModel(WireModel):
         super().__init__(*script)
         self.signed: dict[str, str] = {}
         self.binds = False  # thinking is refused once something before it has changed
-        self.before: dict[str, list[str]] = {}  # what stood before it, by signature
+        # What stood before it, by signature.
+        self.before: dict[str, list[str]] = {}
 
     async def _behave(self, seen: Seen, wire: Wire) -> None:
         if not seen.path.partition("?")[0].endswith("/messages/count_tokens"):

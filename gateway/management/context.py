@@ -344,7 +344,8 @@ def open_user(caller: ManagementRequest, user: str, agent: str, actor: str = "")
         raise BadRequest(
             "`tenant` is '*', but a user belongs to one tenant: name it.", param="tenant"
         )
-    name = check_name(user.strip(), "user")  # as requests do
+    # As requests do.
+    name = check_name(user.strip(), "user")
     owner, home = find_owner(caller.principal, name)
     current_line().user = name
     agent = check_name(agent, "agent").lstrip(KIND_MARK)

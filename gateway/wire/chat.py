@@ -41,9 +41,11 @@ encode_in_parts, encode_long = encode_json_in_parts, encode_json_late
 CHOICES, CALLS = 256, 4096  # of an answer, and of one choice
 ONLY_OBJECTS = frozenset({dict})
 IDENTITY = ("id", "object", "created", "model")
-REPEATED = ("message",)  # of a streamed choice: what its deltas told so far
+# Of a streamed choice: what its deltas told so far.
+REPEATED = ("message",)
 _decode, read_weighed = msgspec.json.Decoder().decode, msgspec.json.Decoder().decode
-WHOLE = (_decode, read_weighed)  # readers that make values of a whole text
+# Readers that make values of a whole text.
+WHOLE = (_decode, read_weighed)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MENDED_BYTES = 16 << 20
 
@@ -396,7 +398,8 @@ def _lift_choice(choice: Json) -> Json:
                 {"index": i, **c} if isinstance(c, dict) else c for i, c in enumerate(calls)
             ],
         }
-    lifted: Json = {}  # in the order of the choice
+    # In the order of the choice.
+    lifted: Json = {}
     for key, value in choice.items():
         if key == "message":
             lifted["delta"] = message
@@ -477,7 +480,8 @@ def _whole(choice: Json) -> Json:
             {k: v for k, v in c.items() if k != "index"} if isinstance(c, dict) else c
             for c in calls
         ]
-    complete_choice: Json = {}  # in the order of the choice
+    # In the order of the choice.
+    complete_choice: Json = {}
     for key, value in choice.items():
         if key == "delta":
             complete_choice["message"] = message

@@ -111,9 +111,11 @@ async def measure(url: str, pid: int, turns: int, rounds: int) -> dict[str, list
         kinds = Kinds(http)
         await kinds.prepare()
         numbers = dict.fromkeys(kinds.all(), 0)
-        for number in range(rounds + 1):  # the first one warms up
+        # The first one warms up.
+        for number in range(rounds + 1):
             for name, turn in kinds.all().items():
-                await turn(numbers[name])  # what a conversation begins with is not counted
+                # What a conversation begins with is not counted.
+                await turn(numbers[name])
                 before = cpu_seconds(pid)
                 for _ in range(turns):
                     answer = await turn(numbers[name])

@@ -34,7 +34,8 @@ from tests.sockets import free_port
 
 SECRET = b"\x52" * 32
 LATE = 0.010  # seconds that the server's answers are held back
-RATE, STEADY = 80, Shape(users=16, conversations=64, turns=12)  # turns a second
+# Turns a second.
+RATE, STEADY = 80, Shape(users=16, conversations=64, turns=12)
 STREAMS = Shape(users=1, conversations=6, turns=9, stream=True)
 SETTINGS = {
     "storage__vectors": "none",

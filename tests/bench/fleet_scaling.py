@@ -32,8 +32,10 @@ SHARE = 0.25  # of a core, for each worker
 MUST = 1.7  # times the turns of one worker
 SHAPE = Shape(users=128, conversations=256, turns=OPENING + 4, stream=True)
 PERIOD_SECONDS = 0.01
-GROUPS = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")  # of version 1 and of version 2
-MOST_WEIGHT = {"cpu.shares": "262144", "cpu.weight": "10000"}  # before whatever else runs
+# Of version 1 and of version 2.
+GROUPS = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+# Before whatever else runs.
+MOST_WEIGHT = {"cpu.shares": "262144", "cpu.weight": "10000"}
 Runs = dict[str, list[Result]]
 
 

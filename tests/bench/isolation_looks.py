@@ -35,7 +35,8 @@ from tests.gateway.cli.command import mnemogate
 from tests.gateway.ui.looking import Looker
 
 IDENT = re.compile(r"\b[a-z]{2,12}[_-][0-9a-f]{8}[0-9a-f-]{8,40}\b")
-PAGES_LEFT_OUT = ("events", "sign", "enter", "links", "tick")  # streams, and the session itself
+# Streams, and the session itself.
+PAGES_LEFT_OUT = ("events", "sign", "enter", "links", "tick")
 QUESTION = "Where is the river?"
 MODELS = ("m", "agent:helper", "agent:support")
 PROJECTS: tuple[dict[str, str], ...] = ({}, APOLLO, {"x-memory-project": "zeus"})

@@ -25,7 +25,8 @@ NEW = {
     "search": 2,
 }
 GOES_ON = 40  # of a hundred: goes on with an open conversation
-QUICK = ("mock", "quick")  # by whether it is streamed
+# By whether it is streamed.
+QUICK = ("mock", "quick")
 
 
 @dataclass(slots=True)

@@ -17,16 +17,15 @@ from tests.bench.subjects import Mock, Subject
 WINDOWED = "gpt-3.5-turbo"  # whose window is known
 SCENARIOS = {  # streams first: what others leave to be indexed later is not theirs
     "stream": Shape(users=16, conversations=64, turns=4, stream=True),
-    "small": Shape(
-        users=16, conversations=320, old=2, size=550
-    ),  # at the third turn: 8 messages, 4 KB
-    "big": Shape(users=8, conversations=48, old=54, size=3500),  # 60 messages, 200 KB
+    # At the third turn: 8 messages, 4 KB.
+    "small": Shape(users=16, conversations=320, old=2, size=550),
+    # 60 messages, 200 KB.
+    "big": Shape(users=8, conversations=48, old=54, size=3500),
     "one": Shape(users=1, conversations=100, old=2, size=550),
     "many": Shape(users=64, conversations=320, old=2, size=550),
     "round": Shape(users=4, conversations=20, turns=5, model="calls"),
-    "history": Shape(
-        users=8, conversations=16, turns=10, old=190, size=360
-    ),  # at the sixth turn: 202 messages, 81 KB
+    # At the sixth turn: 202 messages, 81 KB.
+    "history": Shape(users=8, conversations=16, turns=10, old=190, size=360),
     "chat": Shape(users=32, conversations=64, turns=10),
     # what recall finds is about all that users said in eight conversations before
     "known": Shape(users=8, conversations=16, turns=10, earlier=8),
@@ -34,7 +33,8 @@ SCENARIOS = {  # streams first: what others leave to be indexed later is not the
     "below": Shape(users=8, conversations=48, old=16, size=460, model=WINDOWED),
     "above": Shape(users=8, conversations=48, old=16, size=540, model=WINDOWED),
 }
-UNASKED = ("chat", "known")  # played under the default settings too
+# Played under the default settings too.
+UNASKED = ("chat", "known")
 # times as many rounds: a machine that idles nine tenths of the time wakes now cheaply, now dearly
 OFTEN = {"stream": 2}
 NUMBERS = itertools.count()
@@ -129,7 +129,8 @@ TURNS, LONG = 10, 50  # of each part; long ones hold two summaries of each conve
 # conversations that grow side by side: a server that sleeps between two turns wakes at a cost of
 # its own
 SIDE = 4
-SUMMARISED = {"model": WINDOWED}  # whose window, of 16,385 tokens, is full after some 350 turns
+# Whose window, of 16,385 tokens, is full after some 350 turns.
+SUMMARISED = {"model": WINDOWED}
 CLIENTS: dict[str, dict[str, Any]] = {  # by what they resend
     "all of its history": {},
     "its newest 40 messages": {"newest": 40},

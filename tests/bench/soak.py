@@ -183,7 +183,8 @@ def main() -> int:
                 begun, used = time.perf_counter(), subject.cpu()
                 points = asyncio.run((mixed if args.requests else soaked)(subject, args))
                 took, used = time.perf_counter() - begun, subject.cpu() - used
-                time.sleep(65)  # idle connections to the upstream are closed within a minute
+                # Idle connections to the upstream are closed within a minute.
+                time.sleep(65)
                 after, open_now = subject.resident(), descriptors(subject.process.pid)
             finally:
                 subject.stop()

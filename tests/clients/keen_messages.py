@@ -19,7 +19,8 @@ from tests.wire_models import Json, MessagesModel, say, think, use
 TEA = use("core_memory_append", {"label": "human", "content": "Likes tea"})
 PASSAGE = use("archival_memory_insert", {"content": "Asks about Oslo"})
 TOO_LONG = {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8 maximum"}
-NUMBER = re.compile(r"^\D*(?:\d+.*T)?(\d+)")  # the first, or that behind a T
+# The first, or that behind a T.
+NUMBER = re.compile(r"^\D*(?:\d+.*T)?(\d+)")
 LIMITED = {"type": "rate_limit_error", "message": "Slow down."}
 
 

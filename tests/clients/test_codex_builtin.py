@@ -30,7 +30,8 @@ class BuiltInCodex(Codex):
         (self.home / "auth.json").write_text(json.dumps(login))
 
     def sign_out(self) -> None:
-        (self.home / "auth.json").unlink()  # the key in it is the test's own
+        # The key in it is the test's own.
+        (self.home / "auth.json").unlink()
 
 
 @pytest.fixture

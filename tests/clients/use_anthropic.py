@@ -3,7 +3,8 @@
 import anthropic
 from scenes import HEADERS, KEY, MODEL, PROMPTS, URL, cities, failure, get_weather, play
 
-ROOT = URL.removesuffix("/v1")  # the SDK brings the /v1 itself
+# The SDK brings the /v1 itself.
+ROOT = URL.removesuffix("/v1")
 options = {"base_url": ROOT, "api_key": KEY, "default_headers": HEADERS, "max_retries": 0}
 client = anthropic.Anthropic(**options)
 later = anthropic.AsyncAnthropic(**options)

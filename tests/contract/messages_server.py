@@ -49,12 +49,13 @@ USAGE = {
     "cache_read_input_tokens": 15,
     "output_tokens": 1,
 }
+# Whose thinking is tied to what stands before it.
 BOUND = (
     "claude-opus-5-5",
     "claude-sonnet-5-5",
     "claude-fable-5-1",
     "claude-mythos-5-1",
-)  # whose thinking is tied to what stands before it
+)
 BETA = "thinking-binding-controls-2026-08-01"
 REASONS = {
     "stop": "end_turn",

@@ -159,7 +159,8 @@ async def test_a_conversation_goes_on_with_another_model(data, first, stream):
         for up in (claude, gpt):
             sent = [json.dumps(body) for body in up.bodies]
             assert "mnemogate_by" not in "".join(sent)
-            assert "toolu_mem" in sent[-1]  # the hidden exchange is in its place for either
+            # The hidden exchange is in its place for either.
+            assert "toolu_mem" in sent[-1]
             assert "Likes tea" in sent[-1]
 
 

@@ -185,7 +185,8 @@ async def test_a_lease_that_is_over_gives_place_and_money_back(stage):
     stage.pass_time(0.2)
     assert await stage.refused(asked) == ""
     assert await stage.counters.balance(asked, None) == 60
-    await stage.counters.settle(hold, 0, 5)  # late, but it was used
+    # Late, but it was used.
+    await stage.counters.settle(hold, 0, 5)
     assert await stage.counters.balance(asked, None) == 65
 
 
@@ -247,7 +248,8 @@ def test_no_sixty_seconds_hold_more_than_the_limit_and_room_is_used(url, example
 
     async def replay(ops, rpm, tpm):
         async with Stage(url) as stage:
-            log = []  # [time, tokens] of the admitted
+            # [time, tokens] of the admitted.
+            log = []
             for seconds, tokens, used in ops:
                 stage.pass_time(seconds)
                 asked = claim(tokens, rpm=rpm, tpm=tpm)
@@ -322,7 +324,8 @@ async def test_the_places_of_a_process_that_is_killed_are_free_after_thirty_seco
     one, other = RedisCounters(shared), RedisCounters(shared)
     asked = claim(concurrent=1, lease=600.0)
     assert (await one.reserve(asked)).hold
-    for _ in range(10):  # while it lives
+    # While it lives.
+    for _ in range(10):
         shared.now += 20
         await one._renew()
         assert (await other.reserve(asked)).refusal == "concurrent"
@@ -517,9 +520,8 @@ async def test_a_redis_that_freezes_costs_250_ms_once_and_loses_nothing(own_serv
 async def test_a_settlement_redis_did_without_answering_is_not_done_again(own_server):
     async with connected(own_server.url, pause=0.05) as (shared, counters):
         asked = claim(0, 100, concurrent=1, budget=10_000)
-        await counters.settle(
-            (await counters.reserve(asked)).hold, 0, 2
-        )  # Redis knows both scripts now
+        # Redis knows both scripts now.
+        await counters.settle((await counters.reserve(asked)).hold, 0, 2)
         hold = (await counters.reserve(asked)).hold
         own_server.freeze()
         await counters.settle(hold, 0, 40)
@@ -538,7 +540,8 @@ async def test_what_was_spent_while_redis_was_away_is_booked_when_it_is_back(own
         for _ in range(3):
             await counters.settle((await counters.reserve(asked)).hold, 0, 7)
         open_still = (await counters.reserve(asked)).hold
-        await counters._repay()  # too early
+        # Too early.
+        await counters._repay()
         own_server.thaw()
         await eventually(lambda: not shared.degraded and not counters._owed_amounts)
         assert await counters.balance(asked, None) == 61

@@ -380,9 +380,8 @@ async def test_a_certificate_that_is_not_trusted_is_told_without_an_address(trus
         transport = open_provider_transport(
             "up", ConnectionOptions(proxy.url, PEM) if trusting else ConnectionOptions(), 4
         )
-        host = (
-            "other.example" if trusting else "localhost"
-        )  # the first of which the certificate does not name
+        # The first of which the certificate does not name.
+        host = "other.example" if trusting else "localhost"
         with pytest.raises(UpstreamUnreachable, match="its certificate is not trusted here") as e:
             await OpenAIUpstream(f"https://{host}:{server.port}/v1", transport).send(call())
         assert host not in e.value.message

@@ -33,11 +33,12 @@ LONG, CALLED = (
     (60, 400),
     15,
 )
+# What a client sends of its history: messages, 0 for all.
 RESENT = {
     "all of it": 0,
     "its newest 40": 40,
     "its newest, by name": 1,
-}  # what a client sends of its history: messages, 0 for all
+}
 loads, dumps = json.loads, json.dumps
 KINDS = (
     "calls",
@@ -51,7 +52,8 @@ KINDS = (
     "decodes",
     "encodes",
 )
-EVENTS: list[str] = []  # what happened since the turn began; appended by any thread
+# What happened since the turn began; appended by any thread.
+EVENTS: list[str] = []
 
 
 def counting(kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,7 +86,8 @@ def traced(connect: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.
 
         def statement(sql: str) -> None:
             nonlocal wrote
-            word = sql.split(None, 1)[0].upper()  # "--" of a statement within a statement
+            # "--" of a statement within a statement.
+            word = sql.split(None, 1)[0].upper()
             if word in ("SELECT", "WITH"):
                 EVENTS.append("reads")
             elif word in ("INSERT", "UPDATE", "DELETE", "REPLACE"):
@@ -166,7 +169,8 @@ class Client:
         asked, sent = [{"type": "http.request", "body": body, "more_body": False}], []
 
         async def receive() -> Any:
-            return asked.pop() if asked else await asyncio.Event().wait()  # the client stays
+            # The client stays.
+            return asked.pop() if asked else await asyncio.Event().wait()
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -311,9 +315,8 @@ async def main(folder: str) -> None:
     )
     await started.wait()
     await app.gateway.memory.wait_until_ready()
-    await (
-        app.gateway.memory.retrieval.indexing.stop()
-    )  # it has its own time, a turn or many turns later
+    # It has its own time, a turn or many turns later.
+    await app.gateway.memory.retrieval.indexing.stop()
     out = {}
     for mode in ("full", "off"):
         for streamed in (False, True):

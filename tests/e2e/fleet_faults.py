@@ -34,7 +34,8 @@ from tests.postgres_server import PASSWORD, PostgresServer
 from tests.redis_server import RedisServer
 
 KEY = "sk-sentinel-fleet"
-CLOCK = Path(__file__).with_name("shifted_clock")  # a `sitecustomize` for the workers
+# A `sitecustomize` for the workers.
+CLOCK = Path(__file__).with_name("shifted_clock")
 CUT_WORKER = 0  # the one that may be cut off
 MOST_TURNS = 6  # of a conversation, before another begins
 FAULTS = ("stopped", "promoted", "redis_killed", "redis_frozen", "cut_off", "skewed")
@@ -77,10 +78,12 @@ class FaultyFleet:
         self.random = random.Random(seed)
         self.done: Counter[str] = Counter()
         self.recoveries: list[float] = []
-        self.answers: set[str] = set()  # acknowledged
+        # Acknowledged.
+        self.answers: set[str] = set()
         self.questions: set[str] = set()
         self.notes: set[str] = set()
-        self._promised: dict[str, int] = {}  # all of these, and by which worker
+        # All of these, and by which worker.
+        self._promised: dict[str, int] = {}
         self._numbers = itertools.count(1)
         self._workers: list[Process] = []
         self._clocks: list[mmap.mmap] = []

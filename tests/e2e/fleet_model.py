@@ -61,7 +61,8 @@ class FleetModel:
         self.acknowledged: set[str] = set()
         self.done: Counter[str] = Counter()
         self._numbers = itertools.count(1)
-        self._asked: dict[str, str] = {}  # who asked a question
+        # Who asked a question.
+        self._asked: dict[str, str] = {}
         self._problems: list[AssertionError] = []
         self._under_load = False
         self._workers: list[Process] = []
@@ -77,7 +78,8 @@ class FleetModel:
         except AssertionError as e:  # for the step that asked
             self._problems.append(e)
         asked = messages[-1]
-        noted = re.search(r"please note: (\S+)", str(asked["content"]))  # recalled words follow
+        # Recalled words follow.
+        noted = re.search(r"please note: (\S+)", str(asked["content"]))
         if asked["role"] == "user" and noted and str(asked["content"]).startswith("please note"):
             return calls(call("core_memory_append", {"label": "human", "content": noted[1]}))
         return text(f"answer {next(self._numbers)}.")

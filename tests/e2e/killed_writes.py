@@ -19,7 +19,8 @@ from tests.e2e.operator_tools import ToolServer, city_of
 from tests.e2e.wire.child import child
 from tests.models import Model, call, calls
 
-ROUNDS = (("a", "b"), ("c",))  # of a turn: what is paid side by side
+# Of a turn: what is paid side by side.
+ROUNDS = (("a", "b"), ("c",))
 MODEL_SECONDS = 0.1  # that the model thinks in each round
 CONFIG = """
 [toolbox]
@@ -112,8 +113,10 @@ class KilledWrites:
         self._folder, self._random = folder, random.Random(seed)
         self._server, self._model = ToolServer(pay="paid"), Model(_answer)
         self._seconds = 0.0  # of two turns that nobody kills
-        self._before: dict[str, str] = {}  # states of calls, when the gateway was killed
-        self._answered: set[str] = set()  # turns that were answered before that
+        # States of calls, when the gateway was killed.
+        self._before: dict[str, str] = {}
+        # Turns that were answered before that.
+        self._answered: set[str] = set()
         self.tally = Tally()
 
     async def play(self, points: int) -> Tally:
@@ -154,7 +157,8 @@ class KilledWrites:
         # The same body after a success is a new request.
         for name in (keyed, *(() if bare in self._answered else (bare,)), keyed):
             answer = await _ask(client, name)
-            reason = answer.headers.get("x-memory-reason", "")  # a turn without its memory
+            # A turn without its memory.
+            reason = answer.headers.get("x-memory-reason", "")
             if '"content":"Done."' not in answer.text.replace(" ", "") or reason:
                 self.tally.faults.append(f"{name}: {answer.status_code} {reason} {answer.text}")
 

@@ -81,7 +81,8 @@ def main():
         stack.callback(serve.terminate)
         url = serve.stderr.readline().split()[2].removesuffix("/v1")
         turn(url, data, wanted, file)
-        time.sleep(2)  # in which what was loaded may call home
+        # In which what was loaded may call home.
+        time.sleep(2)
     print("done")
 
 

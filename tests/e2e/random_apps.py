@@ -132,7 +132,8 @@ class ChainApp(ResponsesApp):
 
     def __init__(self, seed):
         super().__init__(seed)
-        self.links = []  # ids of finished turns, with what was asked up to there, and their items
+        # Ids of finished turns, with what was asked up to there, and their items.
+        self.links = []
 
     def begin(self, what):
         if what == "fork" and self.links:

@@ -25,7 +25,8 @@ class Stalling:
     def __init__(self, db, retrieval, after):
         self.db, self.retrieval, self.left = db, retrieval, after
         self.embed_scope = retrieval.embed_scope
-        self.application_tables = [UsageTables(lambda *_: None)]  # as the gateway registers
+        # As the gateway registers.
+        self.application_tables = [UsageTables(lambda *_: None)]
 
     async def read(self, work, **how):
         return await self.db.read(work)

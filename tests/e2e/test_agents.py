@@ -248,7 +248,8 @@ async def test_a_p3_an_agent_may_refuse_tools_of_the_client(data):
         assert (got.status_code, got.json()["error"]["code"]) == (400, "client_tools_not_allowed")
         assert up.requests == []
         await ask_chat(live, "Hi")
-        assert up.bodies[-1]["tools"]  # the memory's own
+        # The memory's own.
+        assert up.bodies[-1]["tools"]
 
 
 async def test_a_p3_the_instruction_is_sent_where_nobody_is_named_and_no_block_has_a_value(data):
@@ -327,7 +328,8 @@ async def test_a_p6_a_user_of_an_agents_name_is_a_user_and_never_meets_the_agent
         await ask_chat(live, "I like tea", user="ann")
         for name in ("agent:support", "agent:agent:support", "user:agent:support"):
             got = await live.chat("Hi", {"x-memory-agent": "support"}, user=name)
-            assert "Likes tea" in system_of(up.bodies[-1])  # its home is the agent's, whoever asks
+            # Its home is the agent's, whoever asks.
+            assert "Likes tea" in system_of(up.bodies[-1])
             got = await live.chat("Hi there", user=name)
             assert got.headers["x-memory-user"] == name.replace(":", "%3A")
             assert "Likes tea" not in system_of(up.bodies[-1])
@@ -601,7 +603,8 @@ async def test_an_agents_own_memory_is_reached_by_its_name_and_deleted_with_it(d
         key = {"authorization": f"Bearer {SECRET}1"}
         assert (await live.memory("GET", path, headers=key)).status_code == 403
         users = [u["id"] for u in (await live.memory("GET", "/users")).json()["data"]]
-        assert users == ["agent:support"]  # the user of that name
+        # The user of that name.
+        assert users == ["agent:support"]
         own = (await live.memory("GET", "/users/agent%3Asupport/agents")).json()["data"]
         assert [(a["agent"], a["conversations"]) for a in own] == [("support", 1)]
         receipt = (await live.memory("DELETE", "/agents/support")).json()
@@ -659,8 +662,10 @@ HISTORY = [
 
 async def test_a_p7_who_uses_no_agent_has_the_bytes_and_the_reads_of_before(data, monkeypatch):
     """Where a profile is configured too, and where a header names an agent that has none."""
-    monkeypatch.setattr(agent_rows, "find", None)  # no profile is looked for in the store
-    monkeypatch.setattr(key_store, "EVERY_SECONDS", 3600)  # its reads are no turn's
+    # No profile is looked for in the store.
+    monkeypatch.setattr(agent_rows, "find", None)
+    # Its reads are no turn's.
+    monkeypatch.setattr(key_store, "EVERY_SECONDS", 3600)
     seen = {}
     for case, config in (("none", {}), ("configured", agents())):
         folder = data / case

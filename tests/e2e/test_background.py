@@ -120,7 +120,8 @@ async def test_a_job_that_ran_costs_no_turn_a_read(data, monkeypatch):
     )
     async with Model(scripted) as up, running(up.url, data, CONFIG) as live:
         history = []
-        await talk(live, history, 3)  # the chores of the start run beside the first
+        # The chores of the start run beside the first.
+        await talk(live, history, 3)
         read.clear()
         await talk(live, history, 30, 3)
         assert len(summary_calls(up)) >= 2
@@ -513,7 +514,8 @@ async def test_what_was_said_is_embedded_and_found_by_meaning(data):
 async def test_a_turn_leaves_one_job_with_an_embedder_and_none_without(data):
     for config, left in (({}, []), ({"memory.embedder": "upstream:e"}, ["embed"])):
         async with Model("ok") as up, running(up.url, data, config) as live:
-            await live.gateway.memory.wait_until_ready()  # with which the worker starts
+            # With which the worker starts.
+            await live.gateway.memory.wait_until_ready()
             await live.stop_worker()
             for words in ("hello", "hello again"):
                 await live.chat(words, user="ada")

@@ -290,11 +290,12 @@ async def test_what_is_no_matter_of_tokens_is_not_guessed(data):
             speech["estimated"],
             speech["cost_usd"],
         ) == ("/audio/speech", 0, False, None)
+        # A price nobody knows is no zero.
         assert (files["path"], files["model"], files["cost_usd"]) == (
             "/files",
             "",
             None,
-        )  # a price nobody knows is no zero
+        )
 
 
 @row(152)

@@ -119,7 +119,8 @@ async def resumed(db, kind, retrieval=None):
 @pytest.fixture
 async def path(db, tmp_path):
     await db.write(fill)
-    await db.write(lambda conn: conn.execute(t.jobs.delete()) and None)  # of the inserts
+    # Of the inserts.
+    await db.write(lambda conn: conn.execute(t.jobs.delete()) and None)
     return tmp_path / "test.db"
 
 
@@ -162,9 +163,8 @@ async def test_expiring_goes_on_and_tells_the_index_of_each_passage_once(db, pat
     )
     told_by = Told(db)
     await resumed(db, "expire", told_by)
-    await db.write(
-        lambda conn: conn.execute(update(t.jobs).values(run_at=0)) and None
-    )  # what the killed one left
+    # What the killed one left.
+    await db.write(lambda conn: conn.execute(update(t.jobs).values(run_at=0)) and None)
     worker = Worker(db)
     maintenance.register(worker, db, maintenance.RetentionPolicy(7, 30), told_by)
     await worker.drain()

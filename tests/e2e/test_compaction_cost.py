@@ -30,7 +30,8 @@ CONFIG = {
 EARLY, LATE, TURNS = 30, 150, 25  # the first turns of those that are compared
 KINDS = ("decoded", "found in a text", "hashed", "counted", "looked at")
 NAMED = {"x-memory-conversation": "named"}
-RESENT = {"all of it": 0, "its newest, by name": 1}  # messages that a client sends, 0 for all
+# Messages that a client sends, 0 for all.
+RESENT = {"all of it": 0, "its newest, by name": 1}
 
 
 @pytest.fixture
@@ -126,7 +127,8 @@ async def test_the_dearest_turn_of_a_late_part_of_a_conversation_is_that_of_an_e
         running(up.url, data, {**CONFIG, "memory.summarize_ahead": ahead}) as live,
     ):
         await live.gateway.memory.wait_until_ready()
-        await live.stop_worker()  # its jobs run between the turns
+        # Its jobs run between the turns.
+        await live.stop_worker()
         client = Client(live, RESENT[resent])
         early, some = await dearest(client, seen, EARLY)
         late, more = await dearest(client, seen, LATE)

@@ -76,9 +76,8 @@ async def test_an_edited_history_forks(data, named):
         after = await live.chat([*edited, said(response), user("and")], **extra)
         assert after.headers["x-memory-conversation"] == fork
         back = await live.chat([*history, user("go on")], **extra)
-        assert (
-            back.headers["x-memory-conversation"] == found[0]
-        )  # the first continuation keeps the id
+        # The first continuation keeps the id.
+        assert back.headers["x-memory-conversation"] == found[0]
 
 
 async def test_a_regeneration_is_a_fork(data):
@@ -163,7 +162,8 @@ async def test_a_client_sending_only_its_newest_message_gets_the_kept_history(da
             assert response.headers["x-memory-conversation"] == "thread%201"
         sent = [m["content"] for m in up.bodies[-1]["messages"][1:]]
         assert sent == ["question 1", "answer 1", "question 2", "answer 2", "question 3"]
-        await live.chat("question 3", named, user="ada")  # the newest again: a regeneration
+        # The newest again: a regeneration.
+        await live.chat("question 3", named, user="ada")
         assert [m["content"] for m in up.bodies[-1]["messages"][1:]] == sent
         await live.chat("hello", named, user="bob")
         assert [m["content"] for m in up.bodies[-1]["messages"][1:]] == ["hello"]
@@ -184,7 +184,8 @@ async def test_strangers_whose_chats_began_alike_never_meet_after_the_fork(data)
     ):
         one = [user("hi")]
         one.append(said(await live.chat(one)))
-        assert "tools" not in up.bodies[0]  # continues nothing: no tools
+        # Continues nothing: no tools.
+        assert "tools" not in up.bodies[0]
         both = list(one)
         one.append(user("zebra mine"))
         one.append(said(await live.chat(one)))
@@ -238,7 +239,8 @@ async def test_a_request_repeated_after_a_failed_round_resumes_and_writes_once(d
         assert up.bodies[2]["messages"] == up.bodies[1]["messages"]
         assert await rows(live, t.passages) == 1
         assert await texts(live) == ["I like tea", "Saving.\n\nSaved!"]
-        await live.chat("I like tea", user="ada")  # the same body after a success is a new request
+        # The same body after a success is a new request.
+        await live.chat("I like tea", user="ada")
         assert await texts(live) == ["I like tea", "Saving.\n\nSaved!", "I like tea", "Again"]
 
 
@@ -477,7 +479,8 @@ async def test_a_turn_that_another_overtook_is_in_what_the_next_is_sent(data):
         await live.chat("hello", named, user="ada")
         first = asyncio.create_task(live.chat("one", named, user="ada"))
         await began.wait()
-        await live.gateway.memory.db.write(lambda conn: None)  # as a job does, or the API
+        # As a job does, or the API.
+        await live.gateway.memory.db.write(lambda conn: None)
         await live.chat("two", named, user="ada")
         go.set()
         await first
@@ -500,7 +503,8 @@ async def test_a_failed_retry_in_a_kept_conversation_is_recorded_once(data):
         running(up.url, data, {"routing.retries": 0}) as live,
     ):
         await live.chat("hello", named, user="ada")
-        await live.stop_worker()  # its writes are not the turn's
+        # Its writes are not the turn's.
+        await live.stop_worker()
         await asyncio.sleep(2 * VERSION_SECONDS)
         await live.chat("again", named, user="ada")
         assert (

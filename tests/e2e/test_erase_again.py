@@ -34,7 +34,8 @@ async def test_what_was_erased_after_the_backup_is_erased_again(data, tmp_path, 
                 assert said.headers["x-memory-status"] == "ok"
             assert (await live.memory("DELETE", "/users/eve")).status_code == 200
             await live.chat("I am back", {"x-memory-user": "eve"})
-            await live.memory("GET", "/usage?group_by=user")  # what is asked for is written
+            # What is asked for is written.
+            await live.memory("GET", "/usage?group_by=user")
             made = await asyncio.to_thread(mnemogate, data, "db", "backup", str(saved))
             assert made.returncode == 0, made.stderr
             assert (await live.memory("DELETE", "/users/ada")).status_code == 200

@@ -88,9 +88,8 @@ async def lived(live, local, monkeypatch):
         "PUT", f"{base}/blocks/{WORD}", json={"value": WORD, "description": WORD}, headers=local
     )
     await live.memory("DELETE", f"{base}/blocks/{WORD}", headers=local)
-    found.append(
-        await said(history, f"And now? {WORD}")
-    )  # an epoch of its own: a block was edited from outside
+    # An epoch of its own: a block was edited from outside.
+    found.append(await said(history, f"And now? {WORD}"))
     for text in (f"Works at the {WORD} bakery", f"Works at another {WORD} bakery"):
         await live.memory(
             "POST", f"{base}/passages", json={"content": text, "tags": [WORD]}, headers=local
@@ -103,18 +102,16 @@ async def lived(live, local, monkeypatch):
     )
     await settled(live)
     indexing = live.gateway.memory.retrieval.indexing
-    await (
-        live.stop_worker()
-    )  # its writes are not the turn's, nor are the index's and those of the usage
+    # Its writes are not the turn's, nor are the index's and those of the usage.
+    await live.stop_worker()
     await live.gateway.usage.stop()
     await indexing.stop()
     while await indexing._batch(64):
         pass
     with monkeypatch.context() as patch:
         breaking(patch, writes=2)
-        r = await live.chat(
-            f"This is lost, {WORD}", user=USER, stream=True
-        )  # whose answer left before the store failed
+        # Whose answer left before the store failed.
+        r = await live.chat(f"This is lost, {WORD}", user=USER, stream=True)
         found.append(r.headers["x-memory-explain"])
     live.gateway.worker.start()
     live.gateway.usage.start()
@@ -142,9 +139,8 @@ async def test_nothing_of_an_erased_user_is_left_in_rows_answers_indexes_or_file
     data, monkeypatch
 ):
     replies = iter(REPLIES)
-    monkeypatch.setattr(
-        "memory.session.tool_runner.EDIT_SECONDS", 20.0
-    )  # what its tools write is late on a busy machine, and told as lost
+    # What its tools write is late on a busy machine, and told as lost.
+    monkeypatch.setattr("memory.session.tool_runner.EDIT_SECONDS", 20.0)
 
     def model(seen, wire):
         if seen.path.endswith("/embeddings"):
@@ -239,7 +235,8 @@ async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_ba
     async with Model(REMEMBER, "Doomed words.", REMEMBER, "Kept words.") as up:
         async with running(up.url, data) as live:
             await live.gateway.memory.wait_until_ready()
-            await live.stop_worker()  # its writes are not the turn's, nor are the index's
+            # Its writes are not the turn's, nor are the index's.
+            await live.stop_worker()
             await live.gateway.memory.retrieval.indexing.stop()
             for name in ("doomed", "kept"):
                 with monkeypatch.context() as patch:
@@ -255,7 +252,8 @@ async def test_a_deleted_conversation_leaves_the_spill_file_and_does_not_come_ba
             ).status_code == 200
             assert b"Doomed" not in spill.read_bytes()
             assert b"Kept words." in spill.read_bytes()
-        spill.write_bytes(before)  # as if the gateway was killed between the rows and the file
+        # As if the gateway was killed between the rows and the file.
+        spill.write_bytes(before)
         async with running(up.url, data) as live:
             await live.gateway.memory.wait_until_ready()
             assert not spill.exists()
@@ -281,9 +279,11 @@ async def test_a_turn_that_waits_in_the_recovery_log_does_not_bring_an_erased_sp
     async with Model("Hi.", REMEMBER, "Ann's quetzal.", REMEMBER, "Bob's ocelot.") as up:
         async with running(up.url, data, config) as live:
             await live.gateway.memory.wait_until_ready()
-            await live.stop_worker()  # its writes are not the turn's, nor are the index's
+            # Its writes are not the turn's, nor are the index's.
+            await live.stop_worker()
             await live.gateway.memory.retrieval.indexing.stop()
-            await live.chat("Hi", user="cleo")  # proves the key
+            # Proves the key.
+            await live.chat("Hi", user="cleo")
             for user in ("ann", "bob"):
                 with monkeypatch.context() as patch:
                     breaking(patch, writes=3)

@@ -234,7 +234,8 @@ async def test_what_a_user_wants_forgotten_is_set_aside_at_once(data):
         assert asked(up) == []
         await due(live)
         assert [c for c, _, _ in await kept(live)] == ["The user's address is 12 Elm Street"]
-        await Chat(live).say(wish)  # a conversation of its own, of a single turn
+        # A conversation of its own, of a single turn.
+        await Chat(live).say(wish)
         assert [by for _, _, by in await kept(live)] == ["extraction"]
         await Chat(live).say("What is my address on Elm?")
         shown = json.dumps(up.bodies[-1]["messages"])
@@ -354,7 +355,8 @@ async def test_a_model_that_saves_nothing_is_helped_after_eight_turns(data, does
         await chat.say(*(f"I own boat number {i}" for i in range(8)))
         assert asked(up) == []
         await chat.say("I own boat number 8")
-        assert "boat number 0<" in asked(up)[0]  # what was said before counts too
+        # What was said before counts too.
+        assert "boat number 0<" in asked(up)[0]
         assert [c for c, _, _ in await kept(live)] == ["The user owns boat number 0"]
         records = await rows(live, t.explains)
         why = json.loads(records[-1]["record"])["decisions"]["extract"]

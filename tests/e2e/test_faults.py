@@ -229,9 +229,8 @@ async def test_a_stream_that_breaks_delivers_what_came_then_one_error(data, how,
         if how != "cut":
             await wire.end()
 
-    patient = {
-        "providers": {"openai": {"base_url": "x", "timeouts": {"idle": 1}}}
-    }  # more than a busy machine takes between two words
+    # More than a busy machine takes between two words.
+    patient = {"providers": {"openai": {"base_url": "x", "timeouts": {"idle": 1}}}}
     async with (
         Model(behave, "fine") as up,
         running(up.url, data, {**patient, "routing.retries": 0}) as live,
@@ -345,13 +344,13 @@ async def test_on_error_fail_refuses(data, monkeypatch):
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, nth, stream):
-    monkeypatch.setattr(
-        "memory.session.tool_runner.EDIT_SECONDS", 20.0
-    )  # a busy machine is late without any fault
+    # A busy machine is late without any fault.
+    monkeypatch.setattr("memory.session.tool_runner.EDIT_SECONDS", 20.0)
     async with Model(REMEMBER, "fine") as up:
         async with running(up.url, data) as live:
             await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
-            await live.stop_worker()  # its writes are not the turn's
+            # Its writes are not the turn's.
+            await live.stop_worker()
             with monkeypatch.context() as patch:
                 breaking(patch, writes=nth)
                 response = await live.chat("hi", stream=stream, user="ada")
@@ -406,7 +405,8 @@ async def test_a_store_that_is_slow_is_not_waited_for(data, monkeypatch):
             return await original(self, *works)
 
         monkeypatch.setattr(Database, "_read_once", slow)
-        monkeypatch.setattr(SqliteThreads, "at_once", lambda *_, **__: None)  # as once it was slow
+        # As once it was slow.
+        monkeypatch.setattr(SqliteThreads, "at_once", lambda *_, **__: None)
         loop = asyncio.get_running_loop()
         begun = loop.time()
         response = await live.chat("hi")
@@ -419,7 +419,8 @@ async def test_a_memory_call_that_comes_at_once_has_the_patience_of_every_other(
         Model("hello", REMEMBER, "fine") as up,
         running(up.url, data, {"memory.read_deadline_ms": 5000}) as live,
     ):
-        await live.chat("hello", user="ada")  # what a first write costs is not what is late here
+        # What a first write costs is not what is late here.
+        await live.chat("hello", user="ada")
         await live.stop_worker()
         original = Database.write
 
@@ -447,7 +448,8 @@ async def test_a_refused_turn_that_the_store_does_not_take_back_holds_up_no_repe
 
     async with Model("hello", refuses, "fine") as up, running(up.url, data) as live:
         await live.chat("hello", user="ada")
-        await live.stop_worker()  # its writes are not the turn's
+        # Its writes are not the turn's.
+        await live.stop_worker()
         with monkeypatch.context() as patch:
             breaking(patch, writes=2)
             assert (
@@ -491,7 +493,8 @@ async def test_an_error_of_the_upstreams_does_not_wait_for_a_store_that_is_stuck
 
 async def test_what_was_edited_as_its_client_left_is_told_in_every_conversation(data, monkeypatch):
     async with Model("fine") as up, running(up.url, data) as live:
-        await live.stop_worker()  # its writes are not the turn's
+        # Its writes are not the turn's.
+        await live.stop_worker()
         await live.chat("hello", user="ada")
         await asyncio.sleep(2 * VERSION_SECONDS)
         await live.chat("hi", user="ada")

@@ -207,9 +207,8 @@ async def test_a_limited_key_sends_nothing_without_a_model(line, path, body):
     for key in ("limited", "budget"):
         refused = await live.http.post(live.url + path, json=body, headers=by(key))
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "model_not_allowed")
-        asked = await live.http.post(
-            f"{live.url}{path}?model=cheap", json=body, headers=by(key)
-        )  # which servers need not look at
+        # Which servers need not look at.
+        asked = await live.http.post(f"{live.url}{path}?model=cheap", json=body, headers=by(key))
         assert (asked.status_code, asked.json()["error"]["code"]) == (403, "model_not_allowed")
     refused = await live.http.post(
         f"{live.url}/threads/t/runs", json={"assistant_id": "a"}, headers=by("budget")
@@ -373,7 +372,8 @@ async def test_what_keeps_nothing_needs_no_leave(line):
             {"conversation": "conv_1"},
             {"conversation": {"id": "conv_1"}},
         ):
-            for long in ({}, {"metadata": {"x": "y" * (1 << 19)}}):  # which is not read whole
+            # Which is not read whole.
+            for long in ({}, {"metadata": {"x": "y" * (1 << 19)}}):
                 sent = body | long | chain
                 found = await live.http.post(live.url + path, json=sent, headers=asked)
                 assert found.status_code == 404, path

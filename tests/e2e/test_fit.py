@@ -73,7 +73,8 @@ async def test_over_the_window_the_oldest_is_summarised_and_the_newest_stays(dat
         assert all(size(b) + b["max_tokens"] <= WINDOW for b in summaries)
         history += [response.json()["choices"][0]["message"], user("next")]
         await live.chat(history, user="ada", max_tokens=200)
-        assert len(up.bodies) - len(chats(up)) == len(summaries)  # the kept summary is reused
+        # The kept summary is reused.
+        assert len(up.bodies) - len(chats(up)) == len(summaries)
         assert chats(up)[-1]["messages"][: len(sent["messages"])] == sent["messages"]
 
 

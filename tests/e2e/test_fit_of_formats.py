@@ -66,7 +66,8 @@ def asked_of(wire, turns):
     return {"model": "m", "max_tokens": 200, "tools": [look], "messages": messages(turns)}
 
 
-MEMBER = {"responses": "input", "messages": "messages"}  # that holds the conversation
+# That holds the conversation.
+MEMBER = {"responses": "input", "messages": "messages"}
 WIRES = pytest.mark.parametrize("wire", list(MEMBER))
 
 

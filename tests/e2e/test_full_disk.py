@@ -91,7 +91,8 @@ async def test_whatever_the_store_and_the_spill_file_raise_the_answer_is_whole(
 ):
     async with Model(REMEMBER, "fine") as up, running(up.url, data) as live:
         await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
-        await live.stop_worker()  # its writes are not the turn's
+        # Its writes are not the turn's.
+        await live.stop_worker()
         original, count = Database.write, 0
 
         async def write(self, *a, **k):
@@ -168,9 +169,8 @@ async def test_a_turn_waits_a_second_for_a_locked_store_however_many_rounds_it_h
             took = loop.time() - begun
         finally:
             other.close()
-        assert (
-            took < 3 * TURN_SECONDS
-        )  # where each wait had its own time: 2 s a round, and 2 s for the answer
+        # Where each wait had its own time: 2 s a round, and 2 s for the answer.
+        assert took < 3 * TURN_SECONDS
         assert (answer.status_code, words(answer, stream)) == (200, "fine")
         if not stream:
             assert answer.headers["x-memory-status"] == "degraded"
@@ -193,10 +193,10 @@ async def test_a_memory_that_fails_to_open_in_a_way_nobody_foresaw_is_told_and_t
     monkeypatch.setattr("gateway.server.lifespan.AGAIN_SECONDS", 0.01)
     with caplog.at_level(logging.ERROR, "mnemogate"):
         async with Model("fine") as up, running(up.url, data) as live:
-            response = await live.chat("hi", user="ada")  # waits for the store at the start
+            # Waits for the store at the start.
+            response = await live.chat("hi", user="ada")
     assert response.headers["x-memory-status"] == "ok"
     told = [r for r in caplog.records if r.getMessage() == "memory cannot be opened; trying again"]
-    assert [str(r.exc_info[1]) for r in told] == [
-        "nobody foresaw this"
-    ]  # once, with where it came from
+    # Once, with where it came from.
+    assert [str(r.exc_info[1]) for r in told] == ["nobody foresaw this"]
     assert next(tries) == 3

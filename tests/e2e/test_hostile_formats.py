@@ -90,7 +90,8 @@ RAW = [
     b'{"model":"m","%b":"a"',
     b"\xef\xbb\xbf[1]",
 ]
-OURS = ("tools", "instructions", "system", "include")  # members that we may add to
+# Members that we may add to.
+OURS = ("tools", "instructions", "system", "include")
 
 
 class Tolerant:

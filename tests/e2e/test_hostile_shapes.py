@@ -219,7 +219,8 @@ async def test_an_answer_that_is_no_json_is_a_clean_error(data, mode):
             assert response.status_code == 502 or (stream and "error" in events(response.text)[-1])
 
 
-@pytest.mark.filterwarnings("ignore:Sending a large body")  # the HTTP client's advice, not a fault
+# The HTTP client's advice, not a fault.
+@pytest.mark.filterwarnings("ignore:Sending a large body")
 @pytest.mark.parametrize(
     ("mode", "size"), [("full", 2_000_000), ("read", 20_000_000), ("off", 20_000_000)]
 )

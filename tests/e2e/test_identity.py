@@ -62,7 +62,8 @@ async def test_every_way_of_naming_a_user_is_the_same_user(data, name):
             assert await knows(live, up, url=f"{live.root}/u/{quoted}/v1")
         assert await knows(live, up, safety_identifier=name)
         assert await knows(live, up, {"x-openwebui-user-id": quoted})
-        assert await knows(live, up, {"x-memory-user": quoted}, user="bob")  # the header wins
+        # The header wins.
+        assert await knows(live, up, {"x-memory-user": quoted}, user="bob")
         assert not await knows(live, up, user=name + "x" if len(name) < 1024 else "y")
 
 

@@ -16,11 +16,12 @@ OPENINGS = {"You compress": "summarise", "You keep the long-term": "extract", "Y
 KINDS = "('summarise', 'extract', 'reflect')"
 DUE = "AND run_at < unixepoch() + 60"  # not those that wait for a user to be idle
 OF_ADA = "JOIN scopes ON scopes.id = {0}.scope_id WHERE scopes.user = 'ada'"
+# Reflection has a round behind it when it is killed.
 STALLS = {
     "summarise": 1,
     "extract": 1,
     "reflect": 2,
-}  # reflection has a round behind it when it is killed
+}
 CONFIG = """
 [models."m"]
 targets = [{{ provider = "openai" }}]

@@ -104,9 +104,8 @@ async def test_a_history_of_ten_thousand_messages_works_after_a_restart(data, re
                 before = [f"reply {TURNS - 1}, of some length"] if n == 0 else ["first question"]
                 assert all(words in said for words in before)
                 assert said[-1] == f"{words} question"
-                again = await live.chat(
-                    f"{words}, once more", NAMED, user="ada", max_tokens=200
-                )  # a warm turn
+                # A warm turn.
+                again = await live.chat(f"{words}, once more", NAMED, user="ada", max_tokens=200)
                 assert again.headers["x-memory-status"] == "ok"
         assert reads[0] >= 2 * TURNS  # never summarised before: all of it
         assert max(reads[1:]) <= 300  # then what the window holds
@@ -127,7 +126,8 @@ async def test_a_summary_stays_when_the_only_turn_after_it_is_asked_again(data):
                     f"question {i}: " + "some words " * 150, NAMED, user="ada", max_tokens=200
                 )
             long = "a long question: " + "many words " * 900
-            for _ in range(2):  # after the first, all that was before is summarised
+            # After the first, all that was before is summarised.
+            for _ in range(2):
                 await live.chat(long, NAMED, user="ada", max_tokens=200)
                 sent = chats(up)[-1]["messages"]
                 assert [m["content"] for m in sent[1:]] == [long]

@@ -120,9 +120,8 @@ async def test_a_reload_keeps_the_keys_that_were_made(data):
             load(None, {}, {**base, "upstream": up.url, "keys": [{**ROOT, "key": "sk-root2"}]})
         )
         assert [await status(live, k) for k in (key, "sk-root", "sk-root2")] == [200, 401, 200]
-        live.app.reload(
-            load(None, {}, {**base, "upstream": up.url})
-        )  # without [[keys]] it is those made that count
+        # Without [[keys]] it is those made that count.
+        live.app.reload(load(None, {}, {**base, "upstream": up.url}))
         assert [await status(live, k) for k in (key, "sk-root2")] == [200, 401]
         assert (await live.memory("GET", "/keys", **bearer(key))).status_code == 403
 
@@ -341,9 +340,8 @@ async def test_the_start_and_the_doctor_tell_how_many_keys_there_are_and_what_th
     data, monkeypatch
 ):
     monkeypatch.setenv("MNEMOGATE_DATA", str(data))
-    monkeypatch.setattr(
-        "gateway.cli.doctor.check_upstream", lambda name, provider: iter(())
-    )  # it is asked elsewhere
+    # It is asked elsewhere.
+    monkeypatch.setattr("gateway.cli.doctor.check_upstream", lambda name, provider: iter(()))
     monkeypatch.setattr("gateway.cli.doctor.check_windows", lambda settings: iter(()))
 
     def lines():
@@ -483,9 +481,10 @@ def test_with_no_gateway_running_the_command_needs_no_key(tmp_path, monkeypatch)
         assert done.exit_code == code, done.output
         return done
 
+    # One is part of the configuration.
     assert (
         "the first key" not in run("create", "--name", "ops", "--tenant", "acme", "--admin").stderr
-    )  # one is part of the configuration
+    )
     run(
         "create",
         "--name",
@@ -532,7 +531,8 @@ def test_on_a_database_of_another_version_the_command_says_so_at_once(tmp_path):
     assert mnemogate(data, "keys", "list").returncode == 0
     with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '0000'")
-    refused = mnemogate(data, "keys", "list", timeout=15)  # the store's own patience is longer
+    # The store's own patience is longer.
+    refused = mnemogate(data, "keys", "list", timeout=15)
     assert refused.returncode == 1
     assert "run `mnemogate db upgrade`" in refused.stderr.splitlines()[-1]
 
@@ -581,9 +581,9 @@ async def test_no_made_key_is_logged_or_kept_with_every_logger_at_debug(tmp_path
             for secret in (key, rejected, "sk-root-SENTINEL"):
                 assert not [a for a in answers if secret in f"{a.headers} {a.text}"]
             assert (folder / "data" / "mnemogate.db-wal").exists()
-            assert (
-                lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()
-            )  # while the log and the journal are still there
+            # While the log and the journal are still there.
+            assert lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()
         assert "DEBUG" in gateway.said
         assert lies(folder, [key, rejected, "sk-root-SENTINEL"]) == set()
-        assert lies(folder / "data", ["acme"])  # the files that were looked through are those
+        # The files that were looked through are those.
+        assert lies(folder / "data", ["acme"])

@@ -33,9 +33,8 @@ async def test_the_bill_stays_within_the_bars():
     assert found["40-turn chat, with hidden rounds"] <= 1.30
     assert found["6-step agent loops, the layout alone"] <= 1.055
     for by in bills.values():
-        assert (
-            by["the layout alone"].changed == by["memory off"].changed == 0
-        )  # no prefix is ever read anew
+        # No prefix is ever read anew.
+        assert by["the layout alone"].changed == by["memory off"].changed == 0
 
 
 def test_what_every_request_pays_for_stays_small():

@@ -22,11 +22,13 @@ from tests.e2e.wire.ways import GATEWAY_KEY, PROVIDER_KEY, ask, each_mode, each_
 from tests.models import Model, text
 from tests.sockets import RawServer
 
+# USD per million tokens.
 PRICED = {
     "targets": [{"provider": "openai"}],
     "price": {"input": 1000, "output": 10_000},
-}  # USD per million tokens
-CALLS = int(os.environ.get("MNEMOGATE_TEST_CALLS", "600"))  # 10,000 take half a minute more
+}
+# 10,000 take half a minute more.
+CALLS = int(os.environ.get("MNEMOGATE_TEST_CALLS", "600"))
 MESSAGE = {"role": "assistant", "content": "fine"}
 
 

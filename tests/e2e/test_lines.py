@@ -74,7 +74,8 @@ async def test_the_turn_after_an_edit_reads_nothing_and_is_told_of_it(data, read
     async with Model(answer) as up, running(up.url, data, UNREAD) as live:
         talk = Talk(live)
         await talk.say("hello")
-        await asyncio.sleep(0.2)  # the chores of the start
+        # The chores of the start.
+        await asyncio.sleep(0.2)
         await talk.say("hello again")
         reads.clear()
         for words in ("note tea", "what now", "note cake", "find tea", "and now"):
@@ -108,7 +109,8 @@ async def test_a_client_that_trims_its_history_is_known_again_and_reads_nothing(
         talk = Talk(live, newest=newest)
         for i in range(3):
             await talk.say(f"hello {i}")
-        await asyncio.sleep(0.2)  # the chores of the start
+        # The chores of the start.
+        await asyncio.sleep(0.2)
         await talk.say("hello")
         reads.clear()
         thread = talk.thread
@@ -135,7 +137,8 @@ async def test_a_line_that_a_write_overtakes_while_the_store_is_asked_whose_it_i
         talk = Talk(live, newest=2)
         for words in ("hello", "hello again"):
             await talk.say(words)
-        await asyncio.sleep(0.2)  # the chores of the start
+        # The chores of the start.
+        await asyncio.sleep(0.2)
         await talk.say("and again")
         waits.append(
             live.memory(
@@ -271,7 +274,8 @@ async def test_a_fact_that_a_job_gathers_is_told_next_and_costs_nobody_else_a_re
     async with Model(gathering) as up, running(up.url, data, config) as live:
         ada, bob = Talk(live), Talk(live, "bob")
         await ada.say("good morning")
-        await asyncio.sleep(0.2)  # the chores of the start
+        # The chores of the start.
+        await asyncio.sleep(0.2)
         await bob.say("good morning")
         await ada.say("I like kumquats.")
         await ada.say("What can you tell me of trees?")

@@ -16,7 +16,8 @@ from tests.e2e.round_trips import CountingProxy
 from tests.models import Model, text
 from tests.sockets import within
 
-ALONE = {"memory.extract": "off"}  # the model is asked nothing beside
+# The model is asked nothing beside.
+ALONE = {"memory.extract": "off"}
 
 
 async def test_an_edit_at_one_gateway_is_in_the_next_request_at_another(
@@ -64,7 +65,8 @@ async def test_a_user_who_is_erased_elsewhere_is_unknown_here(postgres_url, data
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_server_that_says_nothing_costs_memory_and_no_answer(postgres_url, data, stream):
-    quick = {"memory.read_deadline_ms": 600}  # the first turn connects
+    # The first turn connects.
+    quick = {"memory.read_deadline_ms": 600}
     async with (
         CountingProxy(postgres_url) as proxy,
         Model(text("so be it")) as up,

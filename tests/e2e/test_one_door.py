@@ -464,7 +464,8 @@ async def test_what_is_kept_here_has_a_quota(data):
             assert "0.02 MiB (memory.kept_conversation_mib)" in error["message"]
             body = {"model": "m", "input": "x" * 8000}
             codes = []
-            for _ in range(8):  # served, and from some time on not kept
+            # Served, and from some time on not kept.
+            for _ in range(8):
                 http = await asked(live, "POST", "/v1/responses", ADA, body)
                 codes.append(http.json()["store"])
                 assert http.status_code == 200, http.text

@@ -24,7 +24,8 @@ def rows_of(data):
     """The rows of every table of a user's memory, by table."""
     with sqlite3.connect(data / "mnemogate.db") as conn:
         names = [n for (n,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        kept = {"alembic_version", "marks", "usage", "keys", "jobs"}  # jobs: its own upkeep
+        # Jobs: its own upkeep.
+        kept = {"alembic_version", "marks", "usage", "keys", "jobs"}
         return {
             n: count
             for n in names

@@ -44,7 +44,8 @@ async def test_recall_follows_the_rules(data):
         assert up.bodies[3]["messages"][1]["content"] == asked  # the same while tools run
         history += [answer, user("Thanks a lot")]
         await live.chat(history, user="ada", tools=[WEATHER])
-        assert "recalled_memory" not in up.bodies[4]["messages"][1]["content"]  # not replayed
+        # Not replayed.
+        assert "recalled_memory" not in up.bodies[4]["messages"][1]["content"]
         stored = await live.gateway.memory.db.read(
             lambda c: [r[0] for r in c.exec_driver_sql("SELECT body FROM messages")]
         )

@@ -38,7 +38,8 @@ LOOK = {
     "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},
 }
 NUMBERED = re.compile(r"question \d+\b")
-CHANCE = re.compile(r"call_[0-9a-f]{24}")  # what is drawn at random
+# What is drawn at random.
+CHANCE = re.compile(r"call_[0-9a-f]{24}")
 
 
 def summarises(body):
@@ -120,9 +121,8 @@ class Client:
         elif what == "late system":
             m.append({"role": "system", "content": f"From now on {i}."})
         words = f"question {i} " + "some words " * rng.randrange(80)
-        words += (
-            "\ud83d" if what == "half" else ""
-        )  # of a surrogate pair, as JavaScript cuts an emoji
+        # Of a surrogate pair, as JavaScript cuts an emoji.
+        words += "\ud83d" if what == "half" else ""
         m.append(
             {
                 "role": "user",
@@ -267,9 +267,8 @@ async def talked(data, seed, app=Client):
     """What the upstream was sent, and how many bodies had a beginning that came before."""
     known = []
     data.mkdir(exist_ok=True)
-    (data / "secret").write_text(
-        "5a" * 32
-    )  # of which the tag is made: it counts as more tokens or fewer
+    # Of which the tag is made: it counts as more tokens or fewer.
+    (data / "secret").write_text("5a" * 32)
     async with Model(answers(seed)) as up, running(up.url, data, CONFIG) as live:
         prefixes = live.gateway.prefixes
         take = prefixes.parse_async
@@ -365,7 +364,8 @@ async def talked_in_turn(data, seed):
     }
     async with Model(answers(seed)) as up, running(up.url, data, config) as live:
         await live.gateway.memory.wait_until_ready()
-        await live.stop_worker()  # its jobs run between the turns
+        # Its jobs run between the turns.
+        await live.stop_worker()
         token, rng, names, sqlite = (
             {"authorization": f"Bearer {(data / 'token').read_text().strip()}"},
             random.Random(seed),

@@ -33,7 +33,8 @@ SERVERS = {
 
 
 def config(up, other, app, kind):
-    target = {"provider": "openai", "stateful": app is not ChainApp}  # else it keeps the chain
+    # Else it keeps the chain.
+    target = {"provider": "openai", "stateful": app is not ChainApp}
     return {
         "models": {
             "m": {"targets": [target], "context_window": WINDOW},

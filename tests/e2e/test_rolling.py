@@ -122,7 +122,8 @@ async def test_an_upgrade_waits_for_who_reads_and_one_is_made_at_a_time(postgres
     await reading.start()
     await raw.execute("LOCK TABLE nodes IN ACCESS SHARE MODE")
     both = asyncio.gather(*(asyncio.to_thread(upgrade, postgres_url) for _ in range(2)))
-    await asyncio.sleep(2.5)  # longer than it waits for a lock at once
+    # Longer than it waits for a lock at once.
+    await asyncio.sleep(2.5)
     assert not both.done()
     await reading.rollback()
     await raw.close()

@@ -70,7 +70,8 @@ async def test_t_u3_runs_count_over_the_requests_of_a_turn(data, between):
                     assert REFUSED in results_in(apis.bodies(api)[-1])
                 assert "weather" not in answer.raw
                 client.headers = {}
-                answer = await client.say("Again")  # another turn of the user
+                # Another turn of the user.
+                answer = await client.say("Again")
                 assert len(server.runs("weather")) == 3
 
 

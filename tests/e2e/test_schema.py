@@ -17,7 +17,8 @@ from schemathesis import GenerationMode
 from tests.conftest import running
 from tests.sockets import RawServer
 
-EXAMPLES = {GenerationMode.POSITIVE: 4, GenerationMode.NEGATIVE: 2}  # an operation
+# An operation.
+EXAMPLES = {GenerationMode.POSITIVE: 4, GenerationMode.NEGATIVE: 2}
 KEY = {"name": "k", "key": "key-of-a-test", "tenant": "t", "admin": True}
 # `cursor`, times and a block's label are opaque texts or depend on what is stored: a schema cannot
 # say which of them are right.
@@ -88,7 +89,8 @@ def address(data):
     thread.join(20)
 
 
-@pytest.mark.filterwarnings("ignore")  # of the generator, not ours
+# Of the generator, not ours.
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["right", "wrong"]
 )

@@ -232,7 +232,8 @@ async def chat(live, messages, *, stream, **more):
     text = "".join(choice["delta"].get("content") or "" for choice in choices)
     message = {"role": "assistant", "content": text}
     assert [c["finish_reason"] for c in choices[:-1]] == [None] * (len(choices) - 1)
-    if "annotations" in choices[-2]["delta"]:  # alone, and the last before the finish
+    # Alone, and the last before the finish.
+    if "annotations" in choices[-2]["delta"]:
         assert choices[-2]["delta"].keys() == {"annotations"}
         message |= choices[-2]["delta"]
     assert sum("annotations" in choice["delta"] for choice in choices) == len(message) - 2

@@ -692,13 +692,16 @@ async def test_who_uses_no_shared_block_has_the_bytes_and_the_reads_of_before(da
         (folder / "secret").write_text("51" * 32)
         keys = ({}, {"tenant": "other"})
         async with Model("Hi.") as up, gateway(up, folder, *keys) as live:
-            await live.memory("GET", "/users", headers=key_of(1))  # all has been opened
+            # All has been opened.
+            await live.memory("GET", "/users", headers=key_of(1))
             if case != "none":
                 sent = {"label": "board", "value": "Plan", "members": [{"everyone": True}]}
                 await live.memory("POST", "/shared-blocks", json=sent, headers=key_of(1))
-            await live.stop_worker()  # what it writes, the cache has to follow
+            # What it writes, the cache has to follow.
+            await live.stop_worker()
             with monkeypatch.context() as patch:
-                patch.setattr(shared_members, "list_seen", None)  # no block is looked for
+                # No block is looked for.
+                patch.setattr(shared_members, "list_seen", None)
                 statements = watch_statements(patch)
                 history = []
                 for text in ("Hi", "And?", "Then?"):
@@ -745,7 +748,8 @@ class Household:
     def visible(self, user):
         """By label: the block that is shown to a user, and whether they may write in it."""
         found = {}
-        for ident, block in self.blocks.items():  # the older first
+        # The older first.
+        for ident, block in self.blocks.items():
             members = block["members"]
             may = [members[who] for who in (user, "*") if who in members]
             rank = (user not in members, ident)
@@ -854,7 +858,8 @@ async def test_a_block_may_have_10_000_members_and_a_member_64_blocks(data):
         got = await live.memory("POST", "/shared-blocks", json=sent)
         assert (got.status_code, got.json()["error"]["code"]) == (409, "conflict")
         listed = (await live.memory("GET", "/shared-blocks?label=last")).json()["data"]
-        assert listed == []  # it was not made
+        # It was not made.
+        assert listed == []
 
 
 async def test_extraction_writes_no_line_where_nobody_would_see_it(data):

@@ -131,13 +131,15 @@ async def test_a_busy_process_is_no_late_store(db):
         began.set()
         return conn.exec_driver_sql("SELECT 'there'").scalar()
 
-    await db.read(quick)  # what is connected and prepared once
+    # What is connected and prepared once.
+    await db.read(quick)
     began.clear()
     task = asyncio.create_task(db.read(quick, 0.05))
     async with asyncio.timeout(5):
         while not began.is_set():
             await asyncio.sleep(0)
-    time.sleep(0.3)  # what keeps the loop
+    # What keeps the loop.
+    time.sleep(0.3)
     assert await task == "there"
 
 

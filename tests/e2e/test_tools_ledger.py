@@ -43,7 +43,8 @@ ROUNDS = {
     "pay": [[call("pay", {"city": "x"}, "c1")], [call("look", {"city": "z"}, "c2")]],
     "ask": [[call("agent_ask", {"to": "worker", "text": "Do it"}, "c1")]],
 }
-CALLED = {"ask": "agent:manager"}  # the model, by the word
+# The model, by the word.
+CALLED = {"ask": "agent:manager"}
 
 
 def is_asked(seen):

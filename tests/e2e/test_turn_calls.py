@@ -81,7 +81,8 @@ async def cheapest_turn(data, config, count):
         config = {**config, "providers": {"up": {**CONFIG["providers"]["up"], "base_url": up.url}}}
         async with running("", data, config, key="key-of-the-app-0123456789") as live:
             await live.gateway.memory.wait_until_ready()
-            await live.gateway.worker.drain()  # what it does at the start takes several turns
+            # What it does at the start takes several turns.
+            await live.gateway.worker.drain()
             calls = await warm_turns(live, count)
         return calls, up.bodies[-1]
 
@@ -90,7 +91,8 @@ async def cheapest_turn(data, config, count):
 def _steady(caplog, monkeypatch):
     # The answer comes within moments, however busy this machine is.
     monkeypatch.setattr(opening, "TOGETHER_SECONDS", 30.0)
-    caplog.set_level(logging.WARNING, "mnemogate.access")  # its own thread makes the lines
+    # Its own thread makes the lines.
+    caplog.set_level(logging.WARNING, "mnemogate.access")
 
 
 async def test_a_warm_turn_takes_a_bounded_number_of_calls(data):

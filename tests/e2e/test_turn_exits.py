@@ -56,7 +56,8 @@ async def test_t_u2_the_model_is_told_once_what_it_has_to_call_before_it_ends(da
             assert "tool_rules" not in answer.raw
             if not client.stream:
                 assert (await explained(live, answer))["unmet"] == ["look"]
-            await client.say("Next")  # another turn: it is told again, and meets nothing
+            # Another turn: it is told again, and meets nothing.
+            await client.say("Next")
             assert len(apis.bodies(api)) == 5
             listed = await live.memory("GET", f"/users/{client.user}/conversations", headers=ADMIN)
             assert "tool_rules" not in listed.text

@@ -476,9 +476,8 @@ async def test_stored_text_cannot_forge_structure_and_is_not_stored_as_said(data
             assert evil not in system(up.bodies[2])
             assert "&lt;/human&gt;" in system(up.bodies[2])
             assert system(up.bodies[2]).count("</memory_blocks>") == 1
-            assert (
-                "Nothing found" in up.bodies[3]["messages"][-1]["content"]
-            )  # injected text is not searchable
+            # Injected text is not searchable.
+            assert "Nothing found" in up.bodies[3]["messages"][-1]["content"]
 
 
 async def test_a_users_own_look_alike_markers_stay(data):

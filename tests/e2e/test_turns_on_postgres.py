@@ -147,9 +147,11 @@ async def test_what_is_read_at_once_is_what_the_transaction_reads(
             branch = Chat()
             branch.history = chat.history[:4]
             await branch.say(one, "something else", headers=headers)
-            branch.history = branch.history[2:]  # trimmed
+            # Trimmed.
+            branch.history = branch.history[2:]
             await branch.say(two, "and on", headers=headers)
-            again = await two.chat(chat.history[:3], headers)  # a retry
+            # A retry.
+            again = await two.chat(chat.history[:3], headers)
             assert again.headers["x-memory-status"] == "ok"
     assert len([x for x in found if x is not None]) >= 20
 
@@ -170,7 +172,8 @@ async def converse(url, data):
         await nobody.say(live, "hello", headers={})
         await live.stop_worker()
         for table in ("jobs", "schedules"):
-            stores.on_server(url, f"DELETE FROM {table}")  # as far as the worker had come
+            # As far as the worker had come.
+            stores.on_server(url, f"DELETE FROM {table}")
         fact = {"content": "Ada likes green tea."}
         added = await live.memory("POST", "/users/ada/passages", json=fact)
         assert added.status_code in (200, 201), added.text
@@ -197,7 +200,8 @@ def rows_of(url):
         if name not in ("usage", "alembic_version", "workers")
     }
     for row in found["jobs"]:
-        del row["id"]  # a number that is drawn for each attempt
+        # A number that is drawn for each attempt.
+        del row["id"]
     keys = sorted({v for rows in found.values() for row in rows for v in row.values() if is_key(v)})
     places = {key: f"key {i}" for i, key in enumerate(keys)}
 
@@ -302,7 +306,8 @@ async def test_nothing_is_written_of_a_turn_whose_user_was_erased_meanwhile(
 ):
     async def answer(seen, wire):
         if "sentinel-5c20" in seen.json["messages"][-1]["content"]:
-            await asyncio.sleep(0.2)  # the request is durable by now
+            # The request is durable by now.
+            await asyncio.sleep(0.2)
             assert (await two.memory("DELETE", "/users/ada")).status_code == 200
         return text("so be it")
 
@@ -374,4 +379,5 @@ async def test_what_postgres_cannot_store_costs_nothing_but_itself(postgres_url,
             await chat.say(live, words)
     kept = [words.replace("\x00", "\ufffd") for words in ("one", "two", *odd)]
     assert said(postgres_url) == [words for words in kept for _ in range(2)]
-    assert len(at_once["record"]) == 1 + len(odd)  # all but the first, which begins the chat
+    # All but the first, which begins the chat.
+    assert len(at_once["record"]) == 1 + len(odd)

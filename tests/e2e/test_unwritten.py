@@ -93,7 +93,8 @@ async def test_turns_told_ok_before_the_disk_was_full_are_stored_once_it_has_roo
             resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
         await streamed_over(client, answers, lambda: limit(1), data)
-        await asyncio.sleep(1.5)  # past the next attempt to store them
+        # Past the next attempt to store them.
+        await asyncio.sleep(1.5)
         assert answered(data) == []
         assert (await client.get("/ready")).json()["degraded"] == ["recovery_file"]
         metrics = (await client.get("/metrics")).text

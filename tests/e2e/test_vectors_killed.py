@@ -25,7 +25,8 @@ CHROMA = {
     "MNEMOGATE_STORAGE__VECTORS": "chroma:embedded",
     "MNEMOGATE_STORAGE__EXACT_BELOW": "80",
 }
-SAID = [f"Note item{i} of the voyage." for i in range(100)]  # more than are embedded together
+# More than are embedded together.
+SAID = [f"Note item{i} of the voyage." for i in range(100)]
 PET = "Rex sleeps in the barn."
 
 
@@ -91,7 +92,8 @@ async def test_a_gateway_killed_while_it_embeds_goes_on_where_it_was_and_loses_n
 
     async with Model(scripted) as up:
         async with spawned(up.url, data, **CHROMA) as (child, client):
-            await hello(client, user="bob")  # brings the credential
+            # Brings the credential.
+            await hello(client, user="bob")
             await brought(client, data, [*SAID[:99], PET], "voyage")
             await until(stalled.is_set)
             assert made(data) >= 64  # the first batch is there

@@ -229,7 +229,8 @@ async def test_a_form_that_is_saved_as_it_came_changes_nothing(data):
         )
         assert (less.status_code, form_of(less)["version"]) == (200, "2")
         assert "blocks.0.label" not in form_of(less)
-        assert (await read(live))["blocks"]  # only the form has one less
+        # Only the form has one less.
+        assert (await read(live))["blocks"]
         kept = {k: v for k, v in sent.items() if not k.startswith("blocks.")}
         await looker.send("/agent/profile?name=support", **{**kept, "version": "2"})
         assert (await read(live))["blocks"] == []

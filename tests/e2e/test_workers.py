@@ -181,7 +181,8 @@ async def test_a_retry_at_another_worker_takes_over_from_one_that_is_gone(
         model.free.set()
         assert (await retry).headers["x-memory-status"] == "ok"
         assert (await first).status_code == 200
-    assert sorted(answers(postgres_url)) == ["first", "second"]  # each acknowledged one is kept
+    # Each acknowledged one is kept.
+    assert sorted(answers(postgres_url)) == ["first", "second"]
     rows = stores.on_server(postgres_url, "SELECT count(*), count(holder) FROM nodes")
     assert tuple(rows[0]) == (2, 0)
 
@@ -241,7 +242,8 @@ async def test_the_name_of_an_erased_user_is_written_by_no_worker(
 ):
     monkeypatch.setattr("gateway.usage.log.INTERVAL", 1.0)
     async with Model(text("so be it")) as up, two(postgres_url, tmp_path, up) as (one, other):
-        await Chat().say(other, "hello")  # its record waits there
+        # Its record waits there.
+        await Chat().say(other, "hello")
         assert (await one.memory("DELETE", "/users/ada")).status_code == 200
         await other.gateway.usage.flush()
     rows = stores.on_server(postgres_url, 'SELECT count(*), count("user") FROM usage')

@@ -81,7 +81,8 @@ async def test_one_key_at_two_workers_at_once_is_one_answer_and_runs_its_tools_o
     begun = []
 
     async def answer(seen, wire):
-        if TEA["content"] in json.dumps(seen.json):  # its call is in the request
+        # Its call is in the request.
+        if TEA["content"] in json.dumps(seen.json):
             return form.say("noted")
         begun.append(seen)
         await asyncio.sleep(0.2)

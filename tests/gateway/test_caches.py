@@ -99,10 +99,11 @@ def taken(root, shared=()):
             continue
         met.add(id(found))
         total += -(-sys.getsizeof(found) // 16) * 16
+        # Names that are texts are no referents.
         waiting += [
             *gc.get_referents(found),
             *(found if isinstance(found, dict) else ()),
-        ]  # names that are texts are no referents
+        ]
     return total
 
 

@@ -298,7 +298,8 @@ async def test_an_export_brings_files_and_an_import_makes_them_again(library, se
     lines = [line async for line in exporter.export(library.memory.db, "default", "ada")]
     assert not [line for line in lines if getattr(line, "label", "") == "files"]
     body = b"".join(encode_line(line) for line in lines)
-    for round_ in range(2):  # the second time all is there
+    # The second time all is there.
+    for round_ in range(2):
         manifest = ImportManifest(body, ImportLimits({}))
         await manifest.examine()
         receipt = await import_into(library.memory.db, library.actor("bob"), manifest)
@@ -367,7 +368,8 @@ KUMQUAT = [
     ("a.json", b'{"fruit": "The kumquat is ripe."}'),
     ("utf16.txt", "The kumquat is ripe.".encode("utf-16")),
     ("latin.txt", "Grüße. The kumquat is ripe.".encode("latin-1")),
-    ("docx.pdf", office_files.make_docx("The kumquat is ripe.")),  # a type is what bytes say
+    # A type is what bytes say.
+    ("docx.pdf", office_files.make_docx("The kumquat is ripe.")),
 ]
 
 

@@ -25,7 +25,8 @@ def test_row_keys_tell_when_they_were_made():
 
 
 def test_a_message_that_follows_one_of_a_clock_ahead_has_a_key_that_nothing_else_gets(monkeypatch):
-    monkeypatch.setattr(ids, "row_keys", RowKeys())  # other tests make their keys in the present
+    # Other tests make their keys in the present.
+    monkeypatch.setattr(ids, "row_keys", RowKeys())
     ahead = new_key() + (300_000_000 << 12)
     keys = [new_message_key(2, ahead), new_message_key(2, ahead), new_message_key()]
     assert ahead < keys[0] < keys[0] + STEP < keys[1] < keys[1] + STEP < keys[2]

@@ -69,8 +69,10 @@ class Life(RuleBasedStateMachine):
         self.clock = 0.0
         self.stores = {u: Store(u) for u in ("ada", "bob", None)}
         self.chats: list[tuple[str | None, list]] = []
-        self.sent: dict[str, list] = {}  # epoch and node line -> messages sent last
-        self.secrets: dict[int, str] = {}  # node -> what only its branch may know
+        # Epoch and node line -> messages sent last.
+        self.sent: dict[str, list] = {}
+        # Node -> what only its branch may know.
+        self.secrets: dict[int, str] = {}
 
     @rule(user=st.sampled_from(["ada", "bob", None]))
     def open_chat(self, user):
@@ -134,9 +136,8 @@ class Life(RuleBasedStateMachine):
             EpochPolicy(note_chars=300),
         )
         drop = SummarizedGap()
-        if len(history) > 8 and data.draw(
-            st.booleans()
-        ):  # eviction: a fresh epoch that stands for a beginning
+        # Eviction: a fresh epoch that stands for a beginning.
+        if len(history) > 8 and data.draw(st.booleans()):
             last = max(i for i, m in enumerate(history[:-2]) if m["role"] == "user" and i > 0)
             made.epoch = new_epoch(
                 list(blocks.values()),

@@ -132,7 +132,8 @@ def call_deltas(rng: Random, call: Call, place: int, odd: ChatOddities) -> list[
     """Return the deltas of one call."""
     pieces: list[str | None] = [call.arguments] if odd.whole else [*cut(rng, call.arguments)]
     if odd.name == "repeated" and odd.ident == "changing":
-        pieces = [p for p in pieces if p]  # a name and an id alone would begin another call
+        # A name and an id alone would begin another call.
+        pieces = [p for p in pieces if p]
     if odd.name == "fragments":
         pieces[:0] = (None, None)
     named = name_pieces(rng, call, len(pieces), odd)

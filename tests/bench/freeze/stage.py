@@ -263,7 +263,8 @@ class Stage:
         """
         with socket.create_connection(("127.0.0.1", self.port), timeout=READ_SECONDS) as wire:
             head = bytearray()
-            with contextlib.suppress(OSError):  # it may answer before it has read everything
+            # It may answer before it has read everything.
+            with contextlib.suppress(OSError):
                 wire.sendall(request)
             with contextlib.suppress(OSError):
                 while data := wire.recv(1 << 20):

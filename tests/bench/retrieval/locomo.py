@@ -30,7 +30,8 @@ FIRST = 5  # conversations that the published figures are of; the other five wer
 NAMED = "MNEMOGATE_LOCOMO"
 HELP = f"Get {URL} yourself and name the file: {NAMED}=/path/to/locomo10.json"
 SESSION = re.compile(r"session_(\d+)")
-EVIDENCE = re.compile(r"D:?(\d+):(\d+)")  # some labels hold two ids, or are written oddly
+# Some labels hold two ids, or are written oddly.
+EVIDENCE = re.compile(r"D:?(\d+):(\d+)")
 
 
 class NotThere(Exception):

@@ -71,7 +71,8 @@ class Measures:
         return {**out, "write, pages logged": replace(two, server=two.server / 2)}
 
     async def _times(self, measure: Measure, lines: Sequence[Line], times: int) -> Times:
-        for _ in range(max(1, times // 8)):  # statements are prepared, code is warm
+        # Statements are prepared, code is warm.
+        for _ in range(max(1, times // 8)):
             await measure(self._chosen.choice(lines))
         chosen = [self._chosen.choice(lines) for _ in range(times)]
         cpu = server_cpu(self._server)

@@ -9,7 +9,8 @@ from memory.ids import SLOTS
 from tests.bench.scale.measures import Times
 from tests.bench.scale.sizes import TableSize
 
-TURN_TABLES = {"nodes": 1, "messages": 2, "message_terms": 2, "usage": 1}  # rows of each turn
+# Rows of each turn.
+TURN_TABLES = {"nodes": 1, "messages": 2, "message_terms": 2, "usage": 1}
 TURNS_OF_CONVERSATION = 25
 VECTOR_BYTES = 2 * 1_650  # of a turn whose two messages have vectors of 384 numbers
 EXPLAINED_DAYS = 7

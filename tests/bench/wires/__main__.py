@@ -64,7 +64,8 @@ class Talk:
     def __init__(self, path: str, user: str, *, stream: bool, model: str) -> None:
         self.path, self.user, self.stream, self.model = path, user, stream, model
         self.said: list[Body] = []
-        self.names: set[str | None] = set()  # of its conversation, by the gateway
+        # Of its conversation, by the gateway.
+        self.names: set[str | None] = set()
 
     def ask(self) -> Body:
         self.said.append({"role": "user", "content": f"{len(self.said)} {self.user} {WORDS}"})

@@ -171,7 +171,8 @@ class Connection(asyncio.Protocol):
             if self.transport.is_closing():
                 return
             if i == len(words):
-                after = events(number, words, call)[1]  # with the words as they were sent
+                # With the words as they were sent.
+                after = events(number, words, call)[1]
                 self.transport.write(b"".join(map(framed, after)) + b"0\r\n\r\n")
                 return
             words[i] = f"{words[i]}at {time.perf_counter():.6f} "

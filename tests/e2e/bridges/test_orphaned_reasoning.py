@@ -89,7 +89,8 @@ async def lose(way, live, data):
     if way == "erased":
         token = data / "token"
         local = {}
-        if token.exists():  # else each key is a tenant
+        # Else each key is a tenant.
+        if token.exists():
             local = {"authorization": f"Bearer {token.read_text().strip()}"}
         assert (await live.memory("DELETE", "/users/ada", headers=local)).status_code < 300
     if way == "store down":
@@ -183,7 +184,8 @@ class StoringResponses(ResponsesModel):
 
     def __init__(self, *script):
         super().__init__(*script)
-        self.beside = {}  # the id of reasoning, and of its follower, both ways
+        # The id of reasoning, and of its follower, both ways.
+        self.beside = {}
 
     def reply(self, parts, body):
         reply = super().reply(parts, body)

@@ -40,7 +40,8 @@ async def test_what_changed_elsewhere_is_told_and_the_core_stays(data, role, lea
             if words == "One.":
                 await live.chat([user("I like tea")], user="ada")
         first, *_, second, third = (b["messages"] for b in up.bodies)
-        assert second[0] == first[0]  # the core, in one place
+        # The core, in one place.
+        assert second[0] == first[0]
         assert third[0] == first[0]
         for messages in (second, third):
             (told,) = [m for m in messages if "Likes tea" in json.dumps(m)]

@@ -14,7 +14,8 @@ from tests.conftest import Live
 from tests.wire_models import use
 
 Json = dict[str, Any]
-OWN = {"server.single_user": False}  # each key is a tenant, which may look at its memory
+# Each key is a tenant, which may look at its memory.
+OWN = {"server.single_user": False}
 TEA = {"label": "human", "content": "Likes tea."}
 REMEMBER = use("core_memory_append", TEA)
 WEATHER = {

@@ -21,7 +21,8 @@ SCRIPT = [
         [("core_memory_replace", {"label": "human", "old_content": "tea", "new_content": "mate"})],
     ),
 ]
-WORDS = [None, "Wait.", "One moment.\n"]  # what the model says before it calls
+# What the model says before it calls.
+WORDS = [None, "Wait.", "One moment.\n"]
 
 
 def chat_model():

@@ -42,8 +42,10 @@ async def test_the_count_is_what_the_request_is_billed(data, stream):
         noted = await ask(live, "I like tea", stream=stream, headers=ADA, **body)
         for talk in (
             [user("New")],
-            [user("Hello"), said(first), user("What?")],  # which gets a note
-            [user("I like tea"), said(noted), user("And?")],  # after a hidden exchange
+            # Which gets a note.
+            [user("Hello"), said(first), user("What?")],
+            # After a hidden exchange.
+            [user("I like tea"), said(noted), user("And?")],
         ):
             count = (await counted(live, talk, **body)).json()
             answer = await ask(live, talk, stream=stream, headers=ADA, **body)

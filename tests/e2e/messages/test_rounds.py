@@ -130,7 +130,8 @@ async def test_hidden_rounds_stand_in_the_next_turn_as_they_happened(data, strea
         answer = await ask(live, "I like tea", stream=stream)
         assert answer.kinds == ["thinking", "thinking", "thinking", "text"]
         await ask(live, [user("I like tea"), said(answer), user("What?")], stream=stream)
-        whole = up.bodies[2]["messages"]  # the last round's, before its answer
+        # The last round's, before its answer.
+        whole = up.bodies[2]["messages"]
         after = up.bodies[3]["messages"]
         assert after[: len(whole)] == whole
         assert after[len(whole)] == {"role": "assistant", "content": answer.content[2:]}

@@ -26,7 +26,8 @@ KEY = {
     "tenant": "t",
     "budget": {"usd": 100.0, "period": "month"},
 }
-PRICE = {"input": 1000.0, "output": 1000.0}  # USD a million tokens: of a thousand, 1 USD
+# USD a million tokens: of a thousand, 1 USD.
+PRICE = {"input": 1000.0, "output": 1000.0}
 USED = (USAGE["input_tokens"] + USAGE["output_tokens"]) / 1000
 RESERVED = 1.0  # at least: for the output that a request may have
 
@@ -76,7 +77,8 @@ async def test_a_reservation_is_kept_until_a_finished_response_is_seen(data, mod
             assert counted >= RESERVED, "the budget forgot what runs"
             assert recorded == pytest.approx(counted)
         up.finished = True
-        for _ in range(3):  # booked once, however often it is seen, and by whom at once
+        # Booked once, however often it is seen, and by whom at once.
+        for _ in range(3):
             found = await asyncio.gather(*(live.http.get(url, headers=headers) for _ in range(4)))
             assert {r.json()["status"] for r in found} == {"completed"}
             counted, recorded = await spent(live)
@@ -212,7 +214,8 @@ async def test_the_token_window_is_corrected_with_the_record(data, mode):
     headers = {**ADA, "x-memory": mode}
     async with Background("Yes.") as up:
         async with running("", data, config(up.url) | {"keys": [key]}, key=KEY["key"]) as live:
-            await live.gateway.memory.wait_until_ready()  # else it is booked later
+            # Else it is booked later.
+            await live.gateway.memory.wait_until_ready()
             shown, _ = await ask(
                 live, "Hi", headers=headers, background=True, max_output_tokens=60_000
             )
@@ -333,7 +336,8 @@ async def test_a_request_without_a_model_is_booked_as_well(data, monkeypatch, st
         if whose == "own":
             settings, key = {"providers": {"main": {"base_url": up.url}}}, "sk-mine"
         async with running("", data, settings, key=key) as live:
-            await live.gateway.memory.wait_until_ready()  # else it is booked later
+            # Else it is booked later.
+            await live.gateway.memory.wait_until_ready()
             http = await live.http.post(f"{live.url}/responses", json=body, headers=ADA)
             assert http.status_code == 200, http.text
             [(*_, estimated)] = await records(live)

@@ -54,14 +54,16 @@ async def test_a_client_who_leaves_finds_every_message_once_when_it_asks_again(d
     before, parts, after = PHASES[phase]
     reached = asyncio.Event()
     async with ResponsesModel("Hello.") as up, running(up.url, data, OWN) as live:
-        await ask(live, "Hello", store=False, headers={"x-memory": "read"})  # proves the key
+        # Proves the key.
+        await ask(live, "Hello", store=False, headers={"x-memory": "read"})
         up.script = [*before, stalls(up, reached, parts, after)]
         body = {"model": "m", "input": "I like tea", "user": "ada", "stream": stream}
         asking = asyncio.create_task(
             live.http.post(f"{live.url}/responses", json={**body, "store": False})
         )
         await asyncio.wait_for(reached.wait(), 20)
-        await asyncio.sleep(0.1)  # what came is shown
+        # What came is shown.
+        await asyncio.sleep(0.1)
         asking.cancel()
         await up.requests[-1].leaves()
         assert await within(5, lambda: not live.gateway.process.live)

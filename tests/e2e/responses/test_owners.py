@@ -114,7 +114,8 @@ async def test_a_conversation_at_the_provider_is_its_owners_alone(data, mode):
             assert http.status_code == 200, http.text
         assert up.bodies[-1]["conversation"] == {"id": name}
         page = (await send(live, "GET", f"{path}/items", {**ADA, **headers})).json()
-        assert [i.get("role") for i in page["data"]] == ["user"]  # and nothing of ours
+        # And nothing of ours.
+        assert [i.get("role") for i in page["data"]] == ["user"]
         assert (await send(live, "DELETE", path, ADA)).status_code == 200
         assert (await send(live, "GET", path, ADA)).status_code == 404
 

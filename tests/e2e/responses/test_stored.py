@@ -249,7 +249,8 @@ async def test_a_response_that_the_store_did_not_take_is_gone_on_from(data, monk
             up.script = script
             await live.stop_worker()
             with monkeypatch.context() as patch:
-                breaking(patch, writes=3)  # the request and the edit are written, the answer is not
+                # The request and the edit are written, the answer is not.
+                breaking(patch, writes=3)
                 first, _ = await ask(live, "I like tea", stream=stream)
                 assert (data / "spill.ndjson").exists()
                 shown = await live.http.get(

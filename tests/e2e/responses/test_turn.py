@@ -72,7 +72,8 @@ async def test_a_stored_round_is_gone_on_from_where_the_provider_keeps_it(data, 
 @BOTH
 async def test_a_conversation_gets_the_outputs_alone(data, stream):
     async with ResponsesModel([use(APPEND, FACT)], "Noted.") as up, running(up.url, data) as live:
-        up.check = lambda body: ()  # the conversation holds what this upstream does not keep
+        # The conversation holds what this upstream does not keep.
+        up.check = lambda body: ()
         await ask(live, [user("I like tea")], stream=stream, conversation="conv_1")
         second = up.bodies[1]
         assert kinds(second["input"]) == ["function_call_output"]
@@ -290,10 +291,12 @@ async def test_off_passes_the_bytes_in_both_directions(data, stream):
 async def test_one_round_without_calls_leaves_as_the_bytes_that_came(data):
     async with ResponsesModel([think(), say("Hello there")]) as up, running(up.url, data) as live:
         sent = {"model": "m", "input": "Hi", "user": "ada", "stream": True, "store": False}
-        sent["include"] = ["reasoning.encrypted_content"]  # else it is ours to ask for and to hide
+        # Else it is ours to ask for and to hide.
+        sent["include"] = ["reasoning.encrypted_content"]
         http = await live.http.post(f"{live.url}/responses", json=sent)
         blocks = [b for b in http.text.split("\n\n") if b]
-        came = up.events(up.reply([], sent))  # only to know how they are spelt
+        # Only to know how they are spelt.
+        came = up.events(up.reply([], sent))
         assert json.loads(blocks[0].split("data: ")[1])["type"] == next(iter(came))["type"]
         for block in blocks:
             event = json.loads(block.split("data: ")[1])
@@ -332,7 +335,8 @@ async def test_a_provider_that_keeps_no_state_is_sent_everything_once(data, stre
     refusal = (400, REFUSED, "x-should-retry: false")
     script = [[think(), use(APPEND, FACT)], refusal, [use(APPEND, FACT)], "Noted."]
     async with ResponsesModel(*script) as up, running(up.url, data) as live:
-        up.check = lambda body: ()  # which counts on the state that is refused here
+        # Which counts on the state that is refused here.
+        up.check = lambda body: ()
         shown, _ = await ask(live, [user("I like tea")], stream=stream)
         assert texts(shown) == ["Noted."]
         _, refused, again, last = up.bodies

@@ -319,6 +319,7 @@ async def test_a_finish_reason_is_the_upstreams(shared, mode, reason):
 
 
 @row(26)
+# Off swaps a member and never makes one.
 @pytest.mark.parametrize(
     ("mode", "echoed"),
     [
@@ -329,7 +330,7 @@ async def test_a_finish_reason_is_the_upstreams(shared, mode, reason):
         ),
         *((mode, "missing") for mode in MODES if mode != "off"),
     ],
-)  # off swaps a member and never makes one
+)
 async def test_an_alias_is_the_model_of_every_body_and_chunk(shared, mode, echoed):
     def named(body):
         return (

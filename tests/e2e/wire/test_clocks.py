@@ -286,7 +286,8 @@ async def test_each_timer_ends_the_answer_with_its_own_code(data, mode, stream, 
         asked = asyncio.ensure_future(
             live.chat("hi", {"x-memory": mode}, stream=stream, user="ada")
         )
-        assert await within(1.4 + 1, asked.done)  # the limit and the second after it
+        # The limit and the second after it.
+        assert await within(1.4 + 1, asked.done)
         if mode == "off" and how is half_json:
             # The status has left and the bytes are JSON's: breaking off is all that can be told.
             with pytest.raises(Exception, match=r"peer closed|incomplete"):

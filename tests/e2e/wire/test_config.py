@@ -207,7 +207,8 @@ async def test_a_request_on_its_way_keeps_the_settings_it_began_with(data):
         ) as live,
     ):
         task = asyncio.create_task(live.stream("hi", user="ada", model="alias"))
-        asyncio.get_running_loop().call_later(8, go.set)  # so that a failure ends
+        # So that a failure ends.
+        asyncio.get_running_loop().call_later(8, go.set)
         await asyncio.wait_for(arrived.wait(), 10)
         changed = {"max_rounds": 1, "blocks": [{"label": "other"}], "read_deadline_ms": 2000}
         # In a thread, as on SIGHUP: the database is asked for its keys.

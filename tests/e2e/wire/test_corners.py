@@ -259,7 +259,8 @@ async def test_every_round_has_an_idempotency_key_of_its_own(data, stream):
             (429, {"error": {"message": "slow"}}),
             "Noted.",
         ]
-        for _ in range(3):  # a retry resumes at the second round, with the key of that round
+        # A retry resumes at the second round, with the key of that round.
+        for _ in range(3):
             await live.chat("I like milk", {"idempotency-key": "k2"}, stream=stream)
         sent = [r.header("idempotency-key") for r in model.requests[2:]]
         assert sent[0] == "k2"

@@ -40,7 +40,8 @@ OURS = {
     "x-mnemogate-overhead-ms",
     "x-mnemogate-request-id",
 }
-STREAMING = {"cache-control", "x-accel-buffering"}  # ours to set on a stream
+# Ours to set on a stream.
+STREAMING = {"cache-control", "x-accel-buffering"}
 RATES = (
     "x-request-id: up-1",
     "x-ratelimit-remaining-tokens: 0",
@@ -297,9 +298,8 @@ async def test_with_memory_on_only_the_framing_differs(shared, name, answer, mor
         return
     shown = [json.loads(d) if d != "[DONE]" else d for d in data_of(direct.content)]
     assert json.dumps(events(through.text)) == json.dumps(shown), name
-    assert through.text == "".join(
-        f"data: {line}\n\n" for line in data_of(through.content)
-    )  # one way of framing, whatever came
+    # One way of framing, whatever came.
+    assert through.text == "".join(f"data: {line}\n\n" for line in data_of(through.content))
     assert {**relevant(through), "content-type": ""} == {
         **{k: v for k, v in relevant(direct).items() if k != "x-hop"},
         "content-type": "",

@@ -193,9 +193,8 @@ async def test_after_a_thousand_aborts_a_hundred_requests_wait_for_nothing(data)
         assert live.gateway.process.busy == 0
         assert not live.gateway.process.live
         assert not live.gateway.memory.in_flight.nodes
-        assert (
-            len(asyncio.all_tasks()) <= tasks + 60
-        )  # those of connections that are kept open on both sides
+        # Those of connections that are kept open on both sides.
+        assert len(asyncio.all_tasks()) <= tasks + 60
         if descriptors:
             assert len(os.listdir("/proc/self/fd")) <= descriptors + 60
 

@@ -31,7 +31,8 @@ FIND = call("archival_memory_search", {"query": "tea"}, "call_find")
 
 async def ready(live):
     await asyncio.wait_for(live.gateway.memory._ready.wait(), 10)
-    await live.stop_worker()  # its writes are not the turn's
+    # Its writes are not the turn's.
+    await live.stop_worker()
 
 
 async def passages(live):
@@ -62,9 +63,8 @@ async def test_a_store_that_another_process_locks_holds_nobody_up(data, stream):
             "Fine.",
             "degraded",
         )
-        assert took < 2, (
-            took
-        )  # 250 ms of its own, on a loaded machine; a lock's own patience is 5 s
+        # 250 ms of its own, on a loaded machine; a lock's own patience is 5 s.
+        assert took < 2, took
         assert len(await said_in(live)) == 2  # what was given up is not written later
 
 
@@ -114,9 +114,8 @@ async def test_a_store_that_cannot_be_read_is_passed_by_within_a_quarter_of_a_se
             )
         elif how == "hangs":
             monkeypatch.setattr(Database, "_read_once", hangs)
-            monkeypatch.setattr(
-                SqliteThreads, "at_once", lambda *_, **__: None
-            )  # as once it was slow
+            # As once it was slow.
+            monkeypatch.setattr(SqliteThreads, "at_once", lambda *_, **__: None)
         else:
             monkeypatch.setattr(SqliteConnection, "run", fails)
             monkeypatch.setattr(PostgresConnection, "read", is_broken)
@@ -286,7 +285,8 @@ async def test_a_stream_is_kept_alive_while_tools_run_and_between_rounds(data, m
         )
 
     quick = {"server.keepalive_seconds": 0.15, "server.commit_seconds": 0.15}
-    for content in ("Saving.", None):  # with None nothing was shown yet when the tools run
+    # With None nothing was shown yet when the tools run.
+    for content in ("Saving.", None):
         async with (
             Model(calls(HOPE, content=content), slow_round) as up,
             running(up.url, data, quick) as live,

@@ -391,9 +391,8 @@ async def test_text_before_a_memory_call_is_shown_once_in_order(data, stream):
             ) as user:
                 _, answer = await asked(live, stream, "hi", user=user)
                 assert answer["choices"][0]["content"] == whole
-                assert (
-                    up.bodies[1]["messages"][2]["content"] == before
-                )  # the model sees what it said, once
+                # The model sees what it said, once.
+                assert up.bodies[1]["messages"][2]["content"] == before
                 await asked(
                     live,
                     stream,

@@ -132,9 +132,8 @@ async def test_stream_and_plain_give_the_same_answer(data):
                     _, answer = await asked(
                         live, stream, "hi", tools=[WEATHER], user=f"{user}-{stream}"
                     )
-                    answer["choices"][0]["content"] = (
-                        answer["choices"][0]["content"] or None
-                    )  # a stream does not tell the two apart
+                    # A stream does not tell the two apart.
+                    answer["choices"][0]["content"] = answer["choices"][0]["content"] or None
                     found.append(
                         answer
                         | {
@@ -171,9 +170,8 @@ async def test_many_rounds_have_one_identity_one_role_one_finish_and_one_bill(da
         with case(up, "not asked for", *rounds) as user:
             response = await live.chat("hi", stream=True, user=user)
             assert "usage" not in response.text
-            assert all(
-                b["stream_options"] == {"include_usage": True} for b in up.bodies
-            )  # metered all the same
+            # Metered all the same.
+            assert all(b["stream_options"] == {"include_usage": True} for b in up.bodies)
 
 
 @row(144)

@@ -282,7 +282,8 @@ async def test_liveness_needs_no_key_no_store_and_no_upstream(data):
 @row(154)
 async def test_readiness_tells_that_memory_is_away(data):
     data.mkdir(parents=True)
-    (data / "mnemogate.db").mkdir()  # no file can be there: the store cannot open
+    # No file can be there: the store cannot open.
+    (data / "mnemogate.db").mkdir()
     async with Model("ok") as up, running(up.url, data, {"memory.read_deadline_ms": 50}) as live:
         assert (await live.http.get(f"{live.root}/ready")).json() == {
             "status": "degraded",

@@ -218,7 +218,8 @@ async def test_an_empty_answer_stays_empty(shared, status, method):
         await wire.raw(b"HTTP/1.1 %d X\r\nx-a: 1\r\n%s\r\n" % (status, length))
 
     shared.up.script = [answer]
-    for _ in range(2):  # the connection stays in step
+    # The connection stays in step.
+    for _ in range(2):
         response = await shared.live.http.request(method, f"{shared.live.url}/files/f")
         assert (response.status_code, response.content, response.headers["x-a"]) == (
             status,

@@ -98,7 +98,8 @@ async def test_a_place_that_comes_free_as_its_waiter_gives_up_goes_to_the_next()
     first = asyncio.ensure_future(slots.take(target, 1))
     second = asyncio.ensure_future(slots.take(target, 1))
     await asyncio.sleep(0)
-    first.cancel()  # as its timer does too
+    # As its timer does too.
+    first.cancel()
     slots.give(target.label)
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -110,9 +111,11 @@ async def test_a_right_to_try_is_not_kept_by_who_may_not_try_after_all():
     choice.cooldowns = cooldowns = LocalCooldowns(CooldownPolicy(1, 30, 0.0))
     target = route.targets[0]
     names = [target.label, f"{target.label}\x00account"]
-    await cooldowns.record_failure(names[0], None)  # its rest is over at once
+    # Its rest is over at once.
+    await cooldowns.record_failure(names[0], None)
     await cooldowns.record_failure(names[1], None)
-    assert await cooldowns.probe(names[1], 60)  # another request tries this account's already
+    # Another request tries this account's already.
+    assert await cooldowns.probe(names[1], 60)
     candidate = Candidate(target, await cooldowns.find(names))
     assert await choice.start_attempt(candidate, "account", alone=False) is None
     assert not (await cooldowns.find(names))[target.label].probing
@@ -127,11 +130,12 @@ async def test_who_finds_the_chosen_target_full_by_now_goes_to_a_free_one(data):
         models = {
             "m": {"targets": [{"provider": name, "concurrent": 1} for name in ("one", "two")]}
         }
+        # All of one conversation, so of one target.
         config = {
             **pair(one, two),
             "models": models,
             "routing": {"sticky": True},
-        }  # all of one conversation, so of one target
+        }
         async with running(one.url, data, config) as live:
             asked = [asyncio.ensure_future(ask(live, "full")) for _ in range(2)]
             assert await within(2, lambda: (len(one.requests), len(two.requests)) == (1, 1))

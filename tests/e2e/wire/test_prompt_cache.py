@@ -104,7 +104,8 @@ async def test_with_or_without_changed_memory_a_turn_only_adds_to_the_bytes_of_t
                         check_valid(request.json["messages"])
                         assert request.json["tools"] == up.requests[0].json["tools"]
                     last = json.loads(bodies[-1])["messages"]
-                    assert marks(last) == marks(history[:-1])  # none added, none lost
+                    # None added, none lost.
+                    assert marks(last) == marks(history[:-1])
                     if system and isinstance(system[0]["content"], list):
                         assert (
                             last[0]["content"][: len(system[0]["content"])] == system[0]["content"]
@@ -163,7 +164,8 @@ async def test_a_resent_history_adds_nothing_to_what_is_stored(data, stream):
             "user",
             "assistant",
         ]
-        for _ in range(3):  # and once more, and once more
+        # And once more, and once more.
+        for _ in range(3):
             await asked(
                 live,
                 stream,
@@ -281,7 +283,8 @@ async def test_memory_alone_never_makes_a_request_too_long(data, stream):
     }
     async with Model("") as up, running(up.url, data, {"memory.summary_seconds": 0.2}) as live:
         for what, messages in turns.items():
-            for room in (60, 4600):  # the second holds the first round, but not what its call adds
+            # The second holds the first round, but not what its call adds.
+            for room in (60, 4600):
                 size = (
                     len(json.dumps({"model": "m", "messages": messages, "user": "user-" + what}))
                     + room
@@ -290,9 +293,8 @@ async def test_memory_alone_never_makes_a_request_too_long(data, stream):
                     response, answer = await asked(live, stream, messages, user=user)
                     assert answer["choices"][0]["content"] == "Fine."
                     assert response.headers["x-memory-status"] in ("ok", "degraded")
-                    assert not len(
-                        live.gateway.lacks
-                    )  # a long request says nothing of what the target takes
+                    # A long request says nothing of what the target takes.
+                    assert not len(live.gateway.lacks)
         size = 10
         with case(up, "the client's own is too long", window):
             response = await live.chat("hi", stream=stream)

@@ -160,7 +160,8 @@ async def test_a_head_comes_whole_in_time_or_the_connection_closes(line, monkeyp
         task = asyncio.ensure_future(dripping())
         assert await silent.closed() == await blank.closed() == b""
         assert "0.5 s" in await refused(half, 408, "request_timeout")
-        with contextlib.suppress(ConnectionError):  # it sends on, so the end may come as a reset
+        # It sends on, so the end may come as a reset.
+        with contextlib.suppress(ConnectionError):
             assert b" 408 " in await drips.closed()
         task.cancel()
 
@@ -252,7 +253,8 @@ async def test_other_paths_answer_an_upgrade_over_http(line, caplog):
 async def test_of_very_many_requests_in_one_piece_the_first_are_answered(line):
     _, live = line
     async with Client(live) as client:
-        with contextlib.suppress(ConnectionError):  # it closes on what it did not read
+        # It closes on what it did not read.
+        with contextlib.suppress(ConnectionError):
             await client.send((HEALTH + b"\r\n") * 20_000)
         answered = 0
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -359,13 +361,15 @@ async def test_trailers_and_extensions_of_chunks_have_a_bound(line, beside):
     _, live = line
     async with Client(live) as client:
         await client.send(chunked(CHAT))
-        await asyncio.sleep(0.05)  # so that it comes in a piece of its own
+        # So that it comes in a piece of its own.
+        await asyncio.sleep(0.05)
         with contextlib.suppress(OSError):
             await client.send(beside)
         status, headers, body = await client.answer()
         assert (status, headers["connection"]) == (431, "close")
         assert b"8192 bytes of trailers" in body
-        with contextlib.suppress(ConnectionResetError):  # what was sent after it is not read
+        # What was sent after it is not read.
+        with contextlib.suppress(ConnectionResetError):
             await client.closed()
 
 

@@ -203,7 +203,8 @@ async def test_a_body_over_the_limit_is_413_in_shape(data, sent):
 
 
 @row(18)
-@pytest.mark.filterwarnings("ignore:Sending a large body")  # the HTTP client's advice, not a fault
+# The HTTP client's advice, not a fault.
+@pytest.mark.filterwarnings("ignore:Sending a large body")
 async def test_32_mib_are_within_the_default_limit(data):
     async def takes(seen, wire):
         await wire.json({"length": len(seen.body)})

@@ -125,7 +125,8 @@ def two(first, second, patience=20, **more):
 )
 async def test_what_may_be_anothers_luck_goes_to_the_next_target_unseen(data, way, stream, fault):
     if way == "relay" and fault is error_first and not stream:
-        fault = says(503)  # what a 200 of another API means is not ours to say
+        # What a 200 of another API means is not ours to say.
+        fault = says(503)
     if way == "off" and fault is error_first and not stream:
         fault = says(503)
     if fault is silent and not stream:
@@ -201,7 +202,8 @@ async def test_an_error_as_the_first_event_is_a_failure_with_a_status(data):
             503,
             {"error": {"message": "busy", "code": 503}},
         )
-        passed = await ask(live, "off", True)  # byte for byte, as it came
+        # Byte for byte, as it came.
+        passed = await ask(live, "off", True)
         assert (passed.status_code, passed.text) == (
             200,
             ': a comment\n\ndata: {"error": {"message": "busy", "code": 503}}\n\n',

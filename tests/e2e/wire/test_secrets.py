@@ -191,7 +191,8 @@ async def test_no_secret_and_no_prompt_is_logged_and_no_key_is_kept_with_every_l
                 for secret in set(SECRETS) - ({OWN, REJECTED} if name == "own-key" else set()):
                     assert not [a for a in answers if secret in a], (name, secret)
             assert "DEBUG" in gateway.said
-            assert lies(folder / "data", [KEPT])  # the requests did what they were meant to
+            # The requests did what they were meant to.
+            assert lies(folder / "data", [KEPT])
             assert lies(folder, SECRETS) == set(), name
             assert lies(folder, CONTENT) & {(w, "log") for w in CONTENT} == set(), name
             assert "Traceback" not in gateway.said, gateway.said

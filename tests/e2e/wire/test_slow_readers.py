@@ -108,7 +108,8 @@ async def test_clients_that_do_not_read_slow_the_upstream_and_cost_two_mebibytes
             assert await c.status() == 200
             await asyncio.sleep(1)
         await asyncio.gather(*(quick(root) for _ in range(20)))
-        await asyncio.sleep(2)  # what the first was told is written down
+        # What the first was told is written down.
+        await asyncio.sleep(2)
         before = resident(pid)
         clients = [client(root, mode, limit=1024, user=f"slow{i}") for i in range(STREAMS)]
         held = [await c.__aenter__() for c in clients]
@@ -158,6 +159,5 @@ async def test_no_comment_is_queued_for_a_client_that_does_not_read(data, mode):
             while part := await c.part():
                 body += part
         assert strict(body, comments=True) == [*events, "[DONE]"]
-        assert (
-            b"\n: " not in body[: body.index(b'"stop"')]
-        )  # after the last event the store may take its time
+        # After the last event the store may take its time.
+        assert b"\n: " not in body[: body.index(b'"stop"')]

@@ -57,9 +57,8 @@ async def test_off_and_the_relay_ask_nothing_of_a_store_that_is_not_there(data, 
                         200,
                         "off",
                     )
-            title = await live.chat(
-                "### Task:\nGenerate a concise, 3-5 word title", user="ada"
-            )  # a chat UI's own request
+            # A chat UI's own request.
+            title = await live.chat("### Task:\nGenerate a concise, 3-5 word title", user="ada")
             assert title.headers["x-memory-status"] == "off"
             up.script = [lambda seen, wire: wire.json({"object": "list", "data": []})]
             assert (
@@ -102,12 +101,12 @@ async def test_with_memory_one_read_at_most_stands_before_the_upstream(
         await live.stop_worker()
         await live.gateway.keys.key_store.stop()
         await live.gateway.memory.retrieval.indexing.stop()
-        await live.gateway.memory.db.write(lambda conn: None)  # what they began is over
+        # What they began is over.
+        await live.gateway.memory.db.write(lambda conn: None)
         _, answer = await asked(live, stream, "warm up", user="ada")
         if not known:
-            await live.gateway.memory.db.write(
-                lambda conn: None
-            )  # somebody else's, for all the turn knows
+            # Somebody else's, for all the turn knows.
+            await live.gateway.memory.db.write(lambda conn: None)
         monkeypatch.setattr(Database, "read", counted)
         monkeypatch.setattr(Database, "write", late)
         up.script = [first, "Fine."]
@@ -123,7 +122,8 @@ async def test_with_memory_one_read_at_most_stands_before_the_upstream(
         )
         # On Postgres others write too: what is known is compared with the versions there.
         assert len(before[0]) == (0 if known and not stores.POSTGRES else 1)
-        assert None not in before[0]  # bounded
+        # Bounded.
+        assert None not in before[0]
 
 
 # Says which other machine or port the process speaks to, if any.

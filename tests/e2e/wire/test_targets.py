@@ -365,7 +365,8 @@ async def test_a_wait_for_a_place_ends_and_says_when_to_come_again(data, way):
         assert await within(2, waiting.done)
         told = await waiting
         assert (told.status_code, told.headers["retry-after"], len(up.requests)) == (503, "1", 1)
-        held.cancel()  # whoever leaves frees the place
+        # Whoever leaves frees the place.
+        held.cancel()
         await asyncio.wait([held])
         up.script[:] = [fine]
         await asyncio.sleep(0.1)
@@ -496,7 +497,8 @@ async def test_after_a_round_has_begun_with_one_target_a_failing_next_round_may_
 
 
 async def test_a_reload_keeps_rests_and_takes_new_rules(data):
-    rest = {"failures": 3, "window": 600, "seconds": 600}  # longer than any of this takes
+    # Longer than any of this takes.
+    rest = {"failures": 3, "window": 600, "seconds": 600}
     async with (
         Played(says(500)) as one,
         Played(fine) as two,

@@ -144,10 +144,11 @@ async def test_ids_of_another_tenant_open_nothing(data):
         assert (await live.memory("GET", "/users/ada/passages", headers=by("three"))).json()[
             "data"
         ] == []
+        # One tenant, two keys.
         assert (
             len((await live.memory("GET", "/users/ada/passages", headers=by("two"))).json()["data"])
             == 1
-        )  # one tenant, two keys
+        )
 
 
 @row(123)

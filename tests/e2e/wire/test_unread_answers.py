@@ -87,7 +87,8 @@ async def test_a_stream_that_memory_cannot_read_is_passed_on(api, events, data):
         assert (http.status_code, http.text) == (plain.status_code, plain.text)
         assert http.headers["x-memory-status"] == "degraded"
         assert "could not read" in http.headers["x-memory-reason"]
-        assert up.requests[-1].json == {**APIS[api][1], "stream": True}  # without our additions
+        # Without our additions.
+        assert up.requests[-1].json == {**APIS[api][1], "stream": True}
 
 
 @pytest.mark.parametrize(

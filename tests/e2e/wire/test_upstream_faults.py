@@ -316,7 +316,8 @@ async def test_every_request_goes_through_the_proxy_that_the_environment_names(
     async with Played(fine) as up, Proxy("me:geheim") as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         async with running(up.url, data) as live:
-            live.http._mounts.clear()  # the test's own client goes straight
+            # The test's own client goes straight.
+            live.http._mounts.clear()
             assert "fine" in (await ask(live, way, stream)).text
             assert [s.split("/v1/")[0] for s in proxy.seen] == [up.url.removesuffix("/v1")] * len(
                 up.requests

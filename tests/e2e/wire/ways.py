@@ -24,7 +24,8 @@ async def ask(
         return await live.http.post(
             f"{live.url}/responses",
             json={"model": "m", "input": "hi", "stream": stream, **body},
-            headers={"x-memory": "off", **(headers or {})},  # as every path without memory
+            # As every path without memory.
+            headers={"x-memory": "off", **(headers or {})},
         )
     return await live.chat("hi", {"x-memory": way, **(headers or {})}, stream=stream, **body)
 

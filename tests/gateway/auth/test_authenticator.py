@@ -90,7 +90,8 @@ def test_a_store_that_is_not_read_yet_refuses_nobody_for_good():
     with pytest.raises(Unavailable) as met:
         authenticator(made, KeyCounts(1, 1), keys=[APP]).caller(sent("sk-made"))
     assert dict(met.value.headers)[b"retry-after"] == b"1"
-    with pytest.raises(Unauthenticated):  # where none was ever made there is nothing to wait for
+    # Where none was ever made there is nothing to wait for.
+    with pytest.raises(Unauthenticated):
         authenticator(made, NONE, keys=[APP]).caller(sent("sk-made"))
 
 

@@ -392,7 +392,8 @@ async def test_a_reading_that_began_before_a_revocation_does_not_bring_the_key_b
     key, ring = (await create(live))["key"], live.gateway.keys.key_store
     await ring.stop()
     await create(live, name="another", tenant="t")
-    ring._counts = (0, 0)  # as if another process had made something: the next look reads all
+    # As if another process had made something: the next look reads all.
+    ring._counts = (0, 0)
     held, go, read = asyncio.Event(), asyncio.Event(), Database.read
 
     async def slow(self, work, deadline=None, **how):

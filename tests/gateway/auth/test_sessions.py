@@ -119,7 +119,8 @@ async def test_what_is_kept_is_bounded_and_old_ones_make_room(office, monkeypatc
         await office.issue("session", "a", 60)
     with pytest.raises(Unavailable, match="3 sign-ins last"):
         await office.issue("session", "a", 60)
-    assert await office.check("link", await office.issue("link", "a", 60))  # counted apart
+    # Counted apart.
+    assert await office.check("link", await office.issue("link", "a", 60))
     office._clock.now += 61
     assert await office.check("session", await office.issue("session", "a", 60))
 

@@ -195,7 +195,8 @@ def test_a_log_that_nobody_reads_holds_up_no_request_and_no_shutdown(tmp_path, u
     with spawned(tmp_path, *serve, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
         url = child.stderr.readline().split()[2].removesuffix("/v1")
         with httpx.Client(base_url=url, timeout=10) as client:
-            for _ in range(900):  # some 200 bytes of log each, and a pipe holds 64 KiB
+            # Some 200 bytes of log each, and a pipe holds 64 KiB.
+            for _ in range(900):
                 assert client.get("/" + "x" * 200).status_code == 404
         child.send_signal(signal.SIGTERM)
         assert child.wait(20) == 0

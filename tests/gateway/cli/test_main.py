@@ -252,9 +252,8 @@ def test_the_start_tells_the_mode_and_whom_a_key_names():
     assert "extract    always: for every model, the same model reads a user's messages of 6" in (
         "\n".join(startup_lines(load(None, {}, background), "http://x"))
     )
-    assert "warning" not in "\n".join(
-        startup_lines(load(None, {}, background), "http://x")
-    )  # all of it is acted on
+    # All of it is acted on.
+    assert "warning" not in "\n".join(startup_lines(load(None, {}, background), "http://x"))
 
 
 OF_THIS_USER = f"programs of this user only ({os.geteuid()}); a proxy of the same user cannot be"
@@ -343,9 +342,8 @@ def test_a_provider_that_would_be_called_without_a_key_is_warned_of(url, warned)
         == lines(**KEYED, a={"api_key": ""})
         == ([text] if warned else [])
     )
-    assert (
-        lines(**KEYED, a={"api_key": "sk"}) == lines() == []
-    )  # in own-key mode each client brings its own
+    # In own-key mode each client brings its own.
+    assert lines(**KEYED, a={"api_key": "sk"}) == lines() == []
 
 
 def test_a_tool_call_is_shown_on_one_line():
@@ -378,9 +376,8 @@ def test_a_note_counts_only_while_its_gateway_lives(tmp_path):
             assert other == "http://127.0.0.1:1"
         assert running_url(tmp_path) == "http://127.0.0.1:1"
     assert running_url(tmp_path) is None
-    (tmp_path / "running").write_text(
-        json.dumps({"url": "http://127.0.0.1:3"})
-    )  # what a killed one leaves
+    # What a killed one leaves.
+    (tmp_path / "running").write_text(json.dumps({"url": "http://127.0.0.1:3"}))
     assert running_url(tmp_path) is None
 
 
@@ -409,7 +406,8 @@ def test_a_second_signal_ends_it_at_once_and_without_a_traceback(tmp_path, bundl
     with started(tmp_path, "serve", "--port", "0", "--upstream", bundled.url) as process:
         httpx.get(f"{process.url}/health")
         process.popen.send_signal(signal.SIGINT)
-        time.sleep(0.02)  # two that come together are one
+        # Two that come together are one.
+        time.sleep(0.02)
         assert process.stopped(signal.SIGINT) == 0
         process._reader.join(5)
         assert "Traceback" not in "\n".join(process.lines)

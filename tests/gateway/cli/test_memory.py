@@ -79,9 +79,8 @@ def test_show_of_nobody_says_who_is_known_and_makes_nobody(memory):
         "show", user="grace", code=1
     )
     assert "Known users: ada." in memory("show", "--json", user="grace", code=1)
-    assert "human  (0/4000 characters" in memory(
-        "show", "--agent", "cook"
-    )  # of somebody who is known
+    # Of somebody who is known.
+    assert "human  (0/4000 characters" in memory("show", "--agent", "cook")
 
 
 def test_erasing_nobody_says_who_is_known(memory):
@@ -186,9 +185,8 @@ def test_agents_of_a_user_are_apart(memory):
     memory("edit", "human", "--value", "For the cook", "--agent", "cook")
     assert "For the cook" in memory("show", "--agent", "cook")
     assert "For the cook" not in memory("show")
-    assert "--agent" in memory(
-        "erase", "--yes", "--agent", "waiter", code=1
-    )  # all agents would go, not that one
+    # All agents would go, not that one.
+    assert "--agent" in memory("erase", "--yes", "--agent", "waiter", code=1)
     assert "For the cook" in memory("show", "--agent", "cook")
 
 

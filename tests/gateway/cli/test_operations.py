@@ -180,7 +180,8 @@ def test_the_doctor_finds_everything_in_place(tmp_path):
             "window": "ok",
             "port": "ok",
         }
-        assert list(tmp_path.iterdir()) == []  # it changes nothing
+        # It changes nothing.
+        assert list(tmp_path.iterdir()) == []
         with started(tmp_path, "serve", "--port", "0", "--upstream", upstream.url) as process:
             url = process.url
             done = mnemogate(tmp_path, "doctor", MNEMOGATE_UPSTREAM=upstream.url)
@@ -329,7 +330,8 @@ def test_an_upstream_that_says_nothing_delays_no_start(tmp_path):
         ) as process:
             with urllib.request.urlopen(f"{process.url}/health", timeout=10) as answer:
                 assert answer.status == 200
-            silent.accept()[0].close()  # it was asked, beside
+            # It was asked, beside.
+            silent.accept()[0].close()
             assert process.stopped() == 0
 
 

@@ -55,7 +55,8 @@ def test_without_a_gateway_it_says_what_to_start(tmp_path):
 
 @pytest.mark.parametrize(("last", "told"), [(0, "de"), (2, "bcde"), (9, "abcde")])
 def test_top_tells_the_last_turns_asked_for_and_each_new_one_once(monkeypatch, last, told):
-    rounds = iter(["abc", "abcd", "cde", "de"])  # old turns leave the window
+    # Old turns leave the window.
+    rounds = iter(["abc", "abcd", "cde", "de"])
 
     class Api:
         def call(self, *_, **__):

@@ -71,9 +71,8 @@ def test_a_memory_of_another_mode_is_told_of_and_moves_whole(tmp_path, upstream)
                 process.url, [{"role": "user", "content": "What is my name?"}], "k-app", user="eve"
             )[0]["content"]
         )
-        moved = mnemogate(
-            tmp_path, "users", "move", "me", "ada", **MANAGED
-        )  # beside the running gateway; the tenants are the only ones there are
+        # Beside the running gateway; the tenants are the only ones there are.
+        moved = mnemogate(tmp_path, "users", "move", "me", "ada", **MANAGED)
         assert moved.returncode == 0, moved.stderr
         assert "the memory of me (local) now belongs to ada (acme)" in moved.stdout
         assert (
@@ -82,6 +81,7 @@ def test_a_memory_of_another_mode_is_told_of_and_moves_whole(tmp_path, upstream)
                 process.url, [{"role": "user", "content": "What is my name?"}], "k-app", user="ada"
             )[0]["content"]
         )
+        # Recognised by what is resent.
         assert (
             said(
                 process.url,
@@ -90,7 +90,7 @@ def test_a_memory_of_another_mode_is_told_of_and_moves_whole(tmp_path, upstream)
                 user="ada",
             )[1]
             == name
-        )  # recognised by what is resent
+        )
         found = mnemogate(
             tmp_path,
             "memory",
@@ -104,6 +104,7 @@ def test_a_memory_of_another_mode_is_told_of_and_moves_whole(tmp_path, upstream)
             **MANAGED,
         )
         assert "The spare key is with Bob" in found.stdout
+        # Its versions came along.
         assert (
             mnemogate(
                 tmp_path,
@@ -116,7 +117,7 @@ def test_a_memory_of_another_mode_is_told_of_and_moves_whole(tmp_path, upstream)
                 **MANAGED,
             ).returncode
             == 0
-        )  # its versions came along
+        )
     with started(tmp_path, "serve", "--port", "0", "--upstream", upstream, **MANAGED) as process:
         assert process.url
         assert process.stopped() == 0

@@ -117,7 +117,8 @@ def test_bodies_that_grow_are_read_as_ever(messages, ends, others, how, first):
                     decode(of.text[a:b]) == {id(m): m for m in of}[i]
                     for i, (a, b) in of.spans().items()
                 )
-            data = known.parse("me", body)  # the same again: nothing of it is new
+            # The same again: nothing of it is new.
+            data = known.parse("me", body)
             assert members_of(data["messages"]) == members_of(Messages.of(expected["messages"]))
 
 
@@ -178,9 +179,8 @@ def test_the_chain_over_a_known_beginning_is_the_whole_chain(messages, cut, unna
     """Links and digests, whichever is asked for first; a request that names nobody has its system
     text in all of them.
     """
-    messages = parse(spelt({"messages": messages}, {}, True))[
-        "messages"
-    ]  # no half of a surrogate pair
+    # No half of a surrogate pair.
+    messages = parse(spelt({"messages": messages}, {}, True))["messages"]
     whole = HashChain(KEY, messages, unnamed)
     before = Messages.of(messages[:cut])
     HashChain(KEY, before, unnamed)
@@ -276,8 +276,10 @@ TOLD = [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "a
 @pytest.mark.parametrize(
     ("before", "again", "is_heavy"),
     [
-        (LONG, LONG, True),  # a repetition, or a regeneration
-        (LONG + TOLD, LONG + TOLD, True),  # the newest message is decoded with all before it
+        # A repetition, or a regeneration.
+        (LONG, LONG, True),
+        # The newest message is decoded with all before it.
+        (LONG + TOLD, LONG + TOLD, True),
         (TOLD + LONG, TOLD + LONG, True),
         (LONG, LONG + TOLD[1:], True),
         (LONG, LONG + TOLD, False),

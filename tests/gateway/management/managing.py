@@ -57,5 +57,6 @@ async def rows(live: Live) -> dict[str, int]:
         found["usage"] = found["usage"].where(schema.usage.c.user.is_not(None))
         return {name: conn.execute(query).scalar() for name, query in found.items()}
 
-    await live.gateway.usage.flush()  # else whether they are there yet is a matter of the second
+    # Else whether they are there yet is a matter of the second.
+    await live.gateway.usage.flush()
     return await live.gateway.memory.db.read(counted)

@@ -161,7 +161,8 @@ def everything():
 WHOLE = {"blocks": 1, "block_versions": 4, "passages": 12, "conversations": 3, "messages": 12}
 
 
-@pytest.mark.parametrize("after", range(1, 12))  # each of its pieces
+# Each of its pieces.
+@pytest.mark.parametrize("after", range(1, 12))
 async def test_an_import_that_was_cut_short_is_completed_by_doing_it_again(slow, after):
     db = slow.gateway.memory.db
     with pytest.MonkeyPatch.context() as patch:
@@ -170,7 +171,8 @@ async def test_an_import_that_was_cut_short_is_completed_by_doing_it_again(slow,
             await slow.memory("POST", "/users/ada/import", content=everything())
         ).status_code == 409
     listed = (await slow.memory("GET", "/users/ada/conversations")).json()["data"]
-    assert {c["message_count"] for c in listed} <= {4}  # whole, or not there
+    # Whole, or not there.
+    assert {c["message_count"] for c in listed} <= {4}
     assert (await slow.memory("POST", "/users/ada/import", content=everything())).status_code == 200
     await settled(slow)
     found = await rows(slow)

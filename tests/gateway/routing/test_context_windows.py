@@ -128,7 +128,8 @@ async def test_a_refusal_that_names_the_window_is_believed_for_an_hour(clock):
     assert windows.get(target(), "") == 6000
     assert len(probe.asked) == 1
     await settled()
-    assert probe.anew == [False, True]  # a server that refuses may have loaded another model
+    # A server that refuses may have loaded another model.
+    assert probe.anew == [False, True]
     clock.now += context_windows.LEARNT_SECONDS + 1
     assert windows.get(target(), "") == 8192
 
@@ -138,8 +139,10 @@ async def test_a_refusal_that_names_the_window_is_believed_for_an_hour(clock):
     [
         ((1, 0), None),
         ((10, 50), None),
-        ((4100, 300), None),  # smaller than any model's
-        ((90_000, 3000), None),  # not the prompt that was sent
+        # Smaller than any model's.
+        ((4100, 300), None),
+        # Not the prompt that was sent.
+        ((90_000, 3000), None),
         ((1300, 1200), None),
         ((4100, 2000), 2000),
         (None, 3000),
@@ -193,7 +196,8 @@ async def test_accounts_learn_for_themselves():
 async def test_a_server_that_reports_the_same_of_every_prompt_proves_nothing(clock):
     windows, _ = windows_of(FoundWindow(None))
     one = target()
-    for fewest in (0, 300, 0, 1100, 5000):  # some are longer than the number that it reports
+    # Some are longer than the number that it reports.
+    for fewest in (0, 300, 0, 1100, 5000):
         assert windows.note_report(one, CALLER, PromptReport(1000, fewest)) == 0
     assert windows.get(one, CALLER.account) is None
 

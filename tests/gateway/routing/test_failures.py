@@ -27,7 +27,8 @@ def refused(body, status=400):
         {"detail": [{"msg": "Input should be 'text'", "input": QUOTED}]},
         {"error": {"message": "Invalid value.", "metadata": {"raw": {"input": QUOTED}}}},
         {"error": {"message": "Invalid value.", "param": ["messages"], "code": [QUOTED]}},
-        b'{"error": {"message": "Invalid value: ' + QUOTED.encode(),  # cut short
+        # Cut short.
+        b'{"error": {"message": "Invalid value: ' + QUOTED.encode(),
         [],
         None,
     ],

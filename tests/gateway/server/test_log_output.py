@@ -23,7 +23,8 @@ def pipe():
     ours, theirs = os.pipe()
     sinks = []
     yield ours, theirs, sinks
-    os.close(ours)  # so that a thread that waits for a reader ends
+    # So that a thread that waits for a reader ends.
+    os.close(ours)
     for sink in sinks:
         sink.close()
         sink._thread.join(20)
@@ -122,9 +123,8 @@ def test_as_json_every_line_is_an_object_and_an_exception_is_in_it(pipe, logger)
 def test_who_logs_never_waits_for_who_reads_and_what_was_dropped_is_told(pipe, logger):
     logger.addHandler(sink := log_output.LogWriter(pipe[1], log_output.TextFormatter()))
     pipe[2].append(sink)
-    while (
-        sink.dropped_records < 10
-    ):  # the pipe is full, then the queue: a log that waited would never come this far
+    # The pipe is full, then the queue: a log that waited would never come this far.
+    while sink.dropped_records < 10:
         logger.info("x" * 500)
     found = b""
     while b"lines of this log were dropped" not in found:

@@ -62,7 +62,8 @@ async def test_a_thread_pauses_after_some_work_of_its_own(threads, monkeypatch):
 
     await asyncio.to_thread(work)
     assert pauses == [worker_threads.PAUSE_SECONDS] * 5
-    end_step()  # the event loop never pauses
+    # The event loop never pauses.
+    end_step()
     assert len(pauses) == 5
 
 

@@ -41,7 +41,8 @@ def test_an_erased_users_name_goes_from_turns_that_end_later_too():
     held.note(request(1), "down")
     held.note(request(2, "bob"), "down")
     held.forget("acme", "ada")
-    held.note(request(3), "down")  # began before the erasure
+    # Began before the erasure.
+    held.note(request(3), "down")
     held.note(request(4, at=2e10), "down")
     users = [turn.user for turn in held.list_since(0.0, everything)]
     assert users == ["ada", None, "bob", None]

@@ -135,7 +135,8 @@ def test_requests_to_agents_of_the_configuration_are_counted_by_name():
     assert total(text, "mnemogate_agent_tokens_total", agent="house", kind="input") == 10
     assert total(text, "mnemogate_agent_cost_usd_total", agent="house") == 1.0
     assert total(text, "mnemogate_requests_total", model="known") == 4
-    metrics.configure(["known"], ["p"])  # a reload without it
+    # A reload without it.
+    metrics.configure(["known"], ["p"])
     metrics.observe_request(record, "ok")
     assert "of-a-tenant" not in text
 

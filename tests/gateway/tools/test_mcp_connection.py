@@ -218,7 +218,8 @@ async def test_t_m1_a_list_that_is_none_fails_the_entry_until_it_is_one(tmp_path
         async with server, kind(pins, "odd", url=f"http://127.0.0.1:{server.port}/mcp") as made:
             await until(lambda: made.last_error)
             assert words in made.last_error
-            made._refresh_event.set()  # at once, in place of a second later
+            # At once, in place of a second later.
+            made._refresh_event.set()
             await until(lambda: made.pins)
             # It was reached before, so a person looks at what it lists now.
             assert (made.list_tools("t"), made.last_error) == ((), "")

@@ -43,7 +43,8 @@ async def test_only_those_who_decide_see_the_page(site):
     fragment = {"hx-request": "true"}
     assert (await strangers.get(f"/approval?id={ident}", headers=fragment)).status_code == 404
     assert (await strangers.send("/approval", id=ident, **FIELDS)).status_code == 404
-    for key in (SENTINEL_KEY, "sk-root"):  # an admin sees the calls of every tenant
+    # An admin sees the calls of every tenant.
+    for key in (SENTINEL_KEY, "sk-root"):
         page = await (await sign_in(key)).get("/approvals")
         assert "1 call waits" in words(page)
         assert "<script>top" not in page.text

@@ -298,7 +298,8 @@ async def test_an_agent_is_made_and_tried_in_a_minute_without_a_configuration(da
         await page.get_by_role("link", name="Make an agent").click()
         name = page.get_by_role("textbox", name="Name Clients call it")
         await name.fill("support")
-        for text in ("", "Support", "", "You are Sam."):  # model, title, description, instruction
+        # Model, title, description, instruction.
+        for text in ("", "Support", "", "You are Sam."):
             await page.keyboard.press("Tab")
             await page.keyboard.type(text)
         await page.get_by_label("Title").press("Enter")

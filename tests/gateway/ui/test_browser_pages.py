@@ -205,7 +205,8 @@ async def test_everybody_can_use_each_page(window, site, path):
 async def _tab_through(page):
     """Tab reaches each control, in the order of the page, and each shows that it has focus."""
     controls = await page.evaluate(WATCH_FOCUS)
-    for _ in range(controls + 5):  # some browsers also stop at what can be scrolled
+    # Some browsers also stop at what can be scrolled.
+    for _ in range(controls + 5):
         await page.keyboard.press("Tab")
     assert await page.evaluate(REACHED) == {"missed": [], "unseen": [], "jumps": False}
 

@@ -32,7 +32,8 @@ def test_the_feeds_of_a_session_are_limited_before_they_are_read():
     held += [limit.open(f"s{i}", nothing()) for i in range(MAX_FEEDS - MAX_SESSION_FEEDS)]
     with pytest.raises(Unavailable):
         limit.open("b", nothing())
-    held.clear()  # never read, and gone
+    # Never read, and gone.
+    held.clear()
     assert limit.open("a", nothing())
 
 

@@ -198,7 +198,8 @@ async def test_every_link_keeps_the_tenant_that_an_admin_looks_at(data):
         root = await sign_in("sk-root")
         empty = await walk(root, [in_tenant(path) for path in ("", "/feed", "/why", "/connect")])
         request = (await live.chat("I like tea", user="ada")).headers["x-mnemogate-request-id"]
-        await live.chat("I like milk")  # a conversation of nobody
+        # A conversation of nobody.
+        await live.chat("I like milk")
         for user in ("ada", "zebra"):
             await live.chat("I ride a zebra", user=user, **as_key("sk-other"))
         starts = [*PAGES, f"/why?id={request}", "/user/move?user=ada"]
@@ -549,7 +550,8 @@ async def test_a_feed_goes_on_behind_its_page_and_behind_its_last_event(data):
         looker = await sign_in(SENTINEL_KEY)
         page = await looker.get("/feed")
         (path,) = re.findall(r'sse-connect="/ui(/feed/events\?seen=[\w-]+)"', page.text)
-        await live.chat("When does Grace come?", user="ada")  # before the feed is opened
+        # Before the feed is opened.
+        await live.chat("When does Grace come?", user="ada")
         async with looker.http.stream("GET", f"/ui{path}") as feed:
             lines = feed.aiter_lines()
             mark = (await _until(lines, "id: "))[4:].partition("data")[0]

@@ -76,7 +76,8 @@ async def test_a_shared_block_is_made_joined_edited_and_undone(site):
     page = await looker.get(f"/shared/block{at}")
     assert "ann" in words(page)
     assert "<script>top" not in (await looker.get("/shared")).text
-    assert "Delete this block" not in words(page)  # a read-only block is nobody's to change
+    # A read-only block is nobody's to change.
+    assert "Delete this block" not in words(page)
     assert (
         await looker.send(f"/shared/settings{at}", description="", limit="9")
     ).status_code == 303
@@ -238,7 +239,8 @@ async def test_a_users_policy_names_layers_and_tools(site):
     assert page.text.count('name="layer-team" checked') == 1
     assert 'name="layer-tenant" checked' not in page.text
     plain = {"memory": "read", "timezone": "Asia/Tokyo"}
-    await looker.send("/user/policy?user=ada", **plain)  # what it leaves out stays
+    # What it leaves out stays.
+    await looker.send("/user/policy?user=ada", **plain)
     policy = (await live.memory("GET", "/users/ada/policy")).json()
     assert (policy["memory"], policy["layers"]) == ("read", ["team"])
     wrong = await looker.send("/user/policy?user=ada", memory="some", timezone="")
@@ -267,7 +269,8 @@ async def test_every_link_of_the_pages_keeps_the_tenant(site):
     ):
         page = await root.get(in_tenant(path))
         assert page.status_code == 200, path
-        kept = ("tenant=acme", "?")  # a form that asks for the tenant ends so
+        # A form that asks for the tenant ends so.
+        kept = ("tenant=acme", "?")
         assert [u for u in links(page) if kept[0] not in u and not u.endswith(kept[1])] == [], path
 
 

@@ -91,7 +91,8 @@ async def test_a_run_shows_its_result_as_text_and_stands_in_the_audit(site):
     assert "HTTP 500" in part.text
     assert "<script>top" not in part.text
     listed = await root.get(in_tenant("/tools"))
-    assert "HTTP 500" in words(listed)  # the newest error
+    # The newest error.
+    assert "HTTP 500" in words(listed)
     assert "<script>top" not in listed.text
     assert "closed disabled" in words(listed)
     bad = await root.send(in_tenant("/tool/run?name=weather"), arguments="[1]")

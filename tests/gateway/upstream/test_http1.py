@@ -462,7 +462,8 @@ async def test_a_kept_connection_that_dies_before_its_answer_is_replaced_at_once
         assert await got(pool, server) == b"ok"  # the first died, the second answers
         assert (len(server.requests), server.connections) == (4, 2)
         with pytest.raises(UpstreamUnreachable):
-            await got(pool, server)  # the second died, and so does the third, which was new
+            # The second died, and so does the third, which was new.
+            await got(pool, server)
         assert (len(server.requests), server.connections) == (6, 3)
         with pytest.raises(UpstreamUnreachable):
             await got(pool, server)

@@ -170,7 +170,8 @@ def test_a_body_that_does_not_say_ends_with_its_connection_unless_that_breaks(co
     ],
 )
 def test_headers_and_trailers_have_a_limit_wherever_they_are_split(data):
-    for size in (997, 16384, 2 * HEAD):  # what follows a body counts from the next read on
+    # What follows a body counts from the next read on.
+    for size in (997, 16384, 2 * HEAD):
         with pytest.raises(MalformedResponse, match="64 KB"):
             fed(data, range(size, len(data), size))
 

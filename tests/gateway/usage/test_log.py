@@ -89,7 +89,8 @@ async def stalled(db):
 async def test_records_are_written_by_themselves_in_order(db, quick):
     log = UsageLog(db, opened)
     log.start()
-    for i in range(1100):  # more than two batches
+    # More than two batches.
+    for i in range(1100):
         log.add(record(f"r{i}"))
     assert await soon(db, 1100) == [f"r{i}" for i in range(1100)]
     log.add(record("late"))
@@ -128,7 +129,8 @@ async def test_a_stalled_store_holds_up_no_request_and_loses_nothing(db, quick):
     log.start()
     async with stalled(db):
         begun = time.thread_time()
-        for i in range(2000):  # in one turn of the loop, so that none of them can wait
+        # In one turn of the loop, so that none of them can wait.
+        for i in range(2000):
             log.add(record(f"r{i}"))
         assert time.thread_time() - begun < 1
         with pytest.raises(StoreUnavailable, match=r"not written within 0\.2 s"):

@@ -49,8 +49,10 @@ def members(n):
     [
         (members(json_weight.MOST_MEMBERS // 2), True),
         (members(json_weight.MOST_MEMBERS + 100), False),
-        (b"[" + b",".join([members(4)] * 90_000) + b"]", True),  # many objects of a few each
-        (b'{"text":"' + b": " * 300_000 + b'"}', True),  # colons of a text
+        # Many objects of a few each.
+        (b"[" + b",".join([members(4)] * 90_000) + b"]", True),
+        # Colons of a text.
+        (b'{"text":"' + b": " * 300_000 + b'"}', True),
     ],
 )
 def test_an_object_of_very_many_members_is_not_readable(text, readable):

@@ -52,7 +52,8 @@ def test_different_texts_stay_different(one, other):
     same = json.loads(json.dumps(one)) == json.loads(json.dumps(other))
     assert (read[0] == read[1]) == same
     for text in read:
-        text.encode()  # what a store takes
+        # What a store takes.
+        text.encode()
 
 
 def test_halves_that_meet_are_the_whole_character():

@@ -15,7 +15,8 @@ from gateway.wire.long_content import LongContent, encode_json_late
 from memory.conversation import long_json
 
 TEXTS = st.text(st.sampled_from('ab"\\\né天😀'), max_size=30)
-HALF = OPENING + chr(FIRST + 0x3D)  # stands for one that came
+# Stands for one that came.
+HALF = OPENING + chr(FIRST + 0x3D)
 VALUES = st.recursive(
     st.none() | st.integers(-9, 9) | TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
@@ -31,7 +32,8 @@ def test_the_parts_are_the_text_that_is_encoded_at_once(value, halves):
         patch.setattr(long_json, "SLICE_CHARACTERS", 4)
         content = encode_json_late(value)
         expected = encode(value)
-        for _ in range(2):  # a request may be sent again
+        # A request may be sent again.
+        for _ in range(2):
             assert join_body(content) == expected
         assert size_of(content) == len(expected)
         parts = list(content)

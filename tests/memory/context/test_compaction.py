@@ -239,7 +239,8 @@ async def test_what_a_long_tool_loop_was_for_is_in_its_summary():
     assert 0 not in (await fit(later, PlacementPlan(fitted.plan.epoch, ""), found)).drop
     tail = UncompactedMessages(later, TokenCounter(), fitted.cut, fitted.plan.epoch.cut)
     assert tail.kept_indexes(fitted.cut) == [0]
-    assert tail.kept_indexes(len(loop) + 1) == []  # all of the loop is before this cut
+    # All of the loop is before this cut.
+    assert tail.kept_indexes(len(loop) + 1) == []
 
 
 async def test_a_summary_is_asked_for_once(monkeypatch):

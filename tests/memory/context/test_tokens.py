@@ -297,7 +297,8 @@ def test_no_text_has_fewer_tokens_than_its_fewest(kind):
 def test_twenty_reports_correct_a_count_within_five_percent(kind):
     text, true = TEXTS[kind]
     counter = TokenCounter()
-    for share in range(20):  # parts of it, as prompts grow
+    # Parts of it, as prompts grow.
+    for share in range(20):
         part = text[: len(text) * (share + 5) // 25]
         counter.correct("m", counter.text(part), int(true * len(part) / len(text)))
     assert counter.scale("m", counter.text(text)) == pytest.approx(true, rel=0.05)
@@ -345,7 +346,8 @@ def test_a_refused_prompt_is_counted_as_what_it_was():
     counter = TokenCounter()
     counter.learn_from_refusal("m", 1000, 2000)
     assert counter.scale("m", 1000) == 2000
-    counter.learn_from_refusal("m", 1000, 1500)  # it is known to be more
+    # It is known to be more.
+    counter.learn_from_refusal("m", 1000, 1500)
     assert counter.scale("m", 1000) == 2000
 
 
@@ -377,7 +379,8 @@ def panics():
 def test_a_text_on_which_the_tokenizer_panics_is_counted(panics, monkeypatch, text):
     counter = TokenCounter(panics)
     assert counter.message({"role": "user", "content": text}) > 0
-    monkeypatch.setattr(tokens, "LONG_TEXT_CHARACTERS", 1 << 30)  # asked in one piece, too
+    # Asked in one piece, too.
+    monkeypatch.setattr(tokens, "LONG_TEXT_CHARACTERS", 1 << 30)
     assert TokenCounter(panics).text(text) > 0
 
 

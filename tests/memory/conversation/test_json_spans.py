@@ -51,6 +51,7 @@ def test_spans_are_the_same_whether_the_end_of_the_array_is_known(elements, know
     spans = array_elements(body.encode(), start)
     assert array_elements(body.encode(), start, end) == spans
     assert [json.loads(body.encode()[a:b]) for a, b in spans] == [value for _, value, _ in elements]
-    if known < len(spans):  # behind an element, a comma first
+    # Behind an element, a comma first.
+    if known < len(spans):
         rest = array_elements(body.encode(), spans[known][1], spans[-1][1])
         assert rest == spans[known + 1 :]

@@ -43,5 +43,6 @@ def test_nothing_of_a_block_that_was_left_is_shown_and_the_others_stay():
     assert "About human" in text
     assert [call["result"] for call in shown["tools"][:2]] == [LEFT, "Saved"]
     assert shown["tools"][2]["result"] == shown["injected"]["core"]
-    assert given == record()  # it is not changed
+    # It is not changed.
+    assert given == record()
     assert without_layers(given, []) == given

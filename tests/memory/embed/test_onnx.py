@@ -17,13 +17,14 @@ from memory.embed.base import EmbedUnavailable
 from memory.embed.onnx import OnnxEmbed, UnusableModel, is_installed, unpack
 
 WORDS = ["[PAD]", "[UNK]", "tea", "green", "dog"]
+# The padding's would show.
 ROWS = [
     [9.0, 9.0, 9.0],
     [0.0, 0.0, 0.0],
     [1.0, 0.0, 0.0],
     [0.0, 1.0, 0.0],
     [0.0, 0.0, 1.0],
-]  # the padding's would show
+]
 
 
 def varint(n: int) -> bytes:

@@ -89,18 +89,18 @@ async def test_what_is_gone_asks_nobody(db, scope):
         assert await summarise(summary_job(whose)) is None
         assert await extract(QueuedJob("extract", {"model": "m"}, whose)) is None
         assert await reflect(QueuedJob("reflect", {"rounds": 0, "model": "m"}, whose)) is None
-    assert (
-        await extract(QueuedJob("extract", {"model": "m"}, scope)) is None
-    )  # its turn was deleted
+    # Its turn was deleted.
+    assert await extract(QueuedJob("extract", {"model": "m"}, scope)) is None
     assert await summarise(summary_job(scope, BASE)) is None  # and the summary to go on from
     await keep(db, scope, LINK, "there")
     assert await summarise(summary_job(scope)) is None
+    # Nothing to tidy.
     assert (
         await reflection.reflection_handler(db, envoy, Retriever(db), dict)(
             QueuedJob("reflect", {"rounds": 0, "model": "m"}, scope)
         )
         is None
-    )  # nothing to tidy
+    )
     assert envoy.asked == []
 
 

@@ -97,7 +97,8 @@ async def test_two_memories_become_one_and_it_is_told_before(both):
     assert plan.counts == {"blocks": 2, "passages": 3, "conversations": 2, "messages": 3}
     assert plan.joined["default"] == ["human"]
     assert plan.renamed["default"] == {"main": "main (me)"}
-    assert await names(both) == ["ada", "me"]  # asked, not done
+    # Asked, not done.
+    assert await names(both) == ["ada", "me"]
     await merging.merge_live_users(both, WANTED)
     assert await seen(both) == MERGED
     assert await names(both) == ["ada"]

@@ -90,7 +90,8 @@ def order(weight, pool, query="q", beside=None, near=None, **matches):
 
 
 def test_a_row_that_words_hardly_found_comes_in_by_a_meaning_that_is_believed_alone():
-    matches = Matches({1: 9.0, 2: 8.0, 3: 0.1}, asked=90.0)  # the third is beyond the pool
+    # The third is beyond the pool.
+    matches = Matches({1: 9.0, 2: 8.0, 3: 0.1}, asked=90.0)
     for believed in (True, False):
         out = Ranking(
             "q",
@@ -128,11 +129,13 @@ def test_speaker_date_and_time_words_count():
     assert out[1].why == {"keyword": 1.0, "speaker": 0.2, "session": 0.4}
 
 
-WORDS = {k: 10.0 - k for k in range(1, 9)}  # what the words found, the best first
+# What the words found, the best first.
+WORDS = {k: 10.0 - k for k in range(1, 9)}
 ALL = [SearchHits(k, k, 0, "") for k in range(1, 61)]
+# An embedder that found the 40th beside them.
 KNOWS = SimilarityScores(
     {**{k: 0.5 + k / 100 for k in WORDS}, 40: 0.9, **dict.fromkeys(range(50, 58), 0.1)}, 0.1
-)  # an embedder that found the 40th beside them
+)
 
 
 def test_meaning_counts_for_as_much_of_the_query_as_the_words_left_uncovered():
@@ -250,8 +253,10 @@ def worded(texts, words=8, dims=512):
 def test_an_embedder_to_which_rows_that_share_words_are_alike_is_believed(size):
     said = worded({k: [0] if k % 2 and k < 40 else [] for k in range(1, size + 1)})
     assert said.knows(range(1, 40, 2))
-    assert not said.knows(range(2, 40, 2))  # they share no word
-    assert not said.knows(range(1, 2 * JUDGES[0] - 2, 2))  # too few to tell
+    # They share no word.
+    assert not said.knows(range(2, 40, 2))
+    # Too few to tell.
+    assert not said.knows(range(1, 2 * JUDGES[0] - 2, 2))
 
 
 def test_an_embedder_to_which_a_talk_hangs_together_is_believed_of_any_hits():

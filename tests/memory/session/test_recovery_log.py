@@ -59,7 +59,8 @@ async def test_a_line_that_is_no_record_is_set_aside_and_the_rest_is_read(tmp_pa
     lines = path.read_bytes().split(b"\n")
     lines[1] = edited(lines[1], how)
     path.write_bytes(b"\n".join(lines))
-    for _ in range(2):  # told once, and read again as often as the store wants
+    # Told once, and read again as often as the store wants.
+    for _ in range(2):
         assert [r.nodes[0].id for r in spill.load()] == [1, 3]
     assert (tmp_path / "spill.bad").read_bytes() == lines[1] + b"\n"
     assert sum("spill.bad" in r.message for r in caplog.records) == 1

@@ -140,7 +140,8 @@ def where(request, tmp_path):
 async def test_the_embedded_index_and_the_server_do_the_same(where, tmp_path):
     index = ChromaIndex(where, tmp_path / "chroma")
     await index.upsert("scope-1-x", VECTORS)
-    await index.upsert("scope-1-x", [(4, [0.0, 1.0])])  # replaced
+    # Replaced.
+    await index.upsert("scope-1-x", [(4, [0.0, 1.0])])
     await index.upsert("scope-11-x", VECTORS)
     found = await index.nearest("scope-1-x", [0.0, 1.0], 2)
     assert set(found) == {0, 4}

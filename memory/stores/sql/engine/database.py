@@ -105,10 +105,12 @@ class Database:
         self._secret = secret
         self._queue: asyncio.Queue[WaitingWork] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
-        self._write_loop: set[asyncio.Task[Any]] = set()  # reads, and writes side by side
+        # Reads, and writes side by side.
+        self._write_loop: set[asyncio.Task[Any]] = set()
         # Taken from the queue, but not part of the previous group.
         self._next: WaitingWork | None = None
-        self._waiting_pieces = asyncio.Lock()  # its holder may have a piece in the queue
+        # Its holder may have a piece in the queue.
+        self._waiting_pieces = asyncio.Lock()
         self._small_writes: list[WaitingWork] = []
         self._committing = False
         self._versions = 0  # writes of this process that were not small
@@ -264,7 +266,8 @@ class Database:
         self._write_loop.add(task)
         task.add_done_callback(self._write_loop.discard)
         if waits and not await gets_connection(task, has_connection):
-            task.cancel()  # it has no connection that this would cost
+            # It has no connection that this would cost.
+            task.cancel()
             raise StoreUnavailable(f"no connection to the store was free within {WAIT_SECONDS:g} s")
         if not await ends_within(task, deadline):
             task.add_done_callback(lambda t: t.cancelled() or t.exception())

@@ -133,9 +133,8 @@ def test_stream_and_plain_show_the_same_answer(data):
         icpt.close()
         icpt.finish()
         answers.append(icpt.answer()["choices"])
-    for choice in (
-        c for a in answers for c in a
-    ):  # an absent and a null or empty member say the same
+    # An absent and a null or empty member say the same.
+    for choice in (c for a in answers for c in a):
         choice["message"] = {k: v for k, v in choice["message"].items() if v not in (None, "")}
     assert answers[0] == answers[1]
 
@@ -379,7 +378,8 @@ def test_of_a_stream_of_text_only_the_first_piece_is_read(top, alias, padded, me
         ]
         icpt.feed(chat.parse_chunk(events[0][6:-2]))
         if number:
-            icpt.feed(chat.parse_chunk(events[1][6:-2]))  # a join is its own piece
+            # A join is its own piece.
+            icpt.feed(chat.parse_chunk(events[1][6:-2]))
         assert all(icpt.fast_forward(e) for e in events[1 + bool(number) :])
         _, result = icpt.close()
         assert result.reply["choices"][0]["message"][member] == "".join(f"{i} " for i in range(600))

@@ -165,7 +165,8 @@ def test_a_streamed_turn_and_a_plain_one_are_one_message(turn):
 def test_nothing_owned_is_visible_and_everything_else_is(turn):
     rounds, _ = replies(turn)
     _, _, shown = played(rounds)
-    message = fold(events_of(shown.decode()))  # which takes no index out of order
+    # Which takes no index out of order.
+    message = fold(events_of(shown.decode()))
     blocks = [b for r in rounds for b in r["content"]]
     owned = [b for b in blocks if b.get("name") in OURS]
     assert [_unmarked(b) for b in message["content"]] == [b for b in blocks if b not in owned]

@@ -143,7 +143,8 @@ def test_several_rounds_are_one_response_without_anything_of_ours(first, second,
         del item["encrypted_content"]
     assert output == want
     assert events[-1]["response"]["id"] == "resp_0"
-    (answer,) = into.answers()  # one text, which the client's echo of the items is known by
+    # One text, which the client's echo of the items is known by.
+    (answer,) = into.answers()
     assert canonical(answer) == canonical(assistant_message(want))
 
 

@@ -40,7 +40,8 @@ def test_no_changed_token_opens(at, flip):
     token = seal.close(SAID)
     at %= len(token)
     changed = token[:at] + chr(ord(token[at]) ^ flip) + token[at + 1 :]
-    assert seal.open(changed) in (None, SAID)  # the last letter has bits that say nothing
+    # The last letter has bits that say nothing.
+    assert seal.open(changed) in (None, SAID)
     assert seal.open(token[:at]) is None
 
 

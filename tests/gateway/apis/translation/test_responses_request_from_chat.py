@@ -46,7 +46,8 @@ def test_what_stands_first_is_instructions_and_what_comes_later_stays():
     asked = sent(system, later, USER, {"role": "developer", "content": "c"})
     assert asked["instructions"] == "a\n\nb"
     assert asked["input"] == [USER, {"role": "developer", "content": "c"}]
-    assert items(system) == [system]  # the API takes no request without input
+    # The API takes no request without input.
+    assert items(system) == [system]
     pictured = {"role": "system", "content": [{"type": "image_url", "image_url": "https://x"}]}
     assert "instructions" not in sent(pictured, USER)
     assert "instructions" not in sent({"role": "system", "content": None}, USER)
@@ -118,7 +119,8 @@ def test_reasoning_stands_before_what_followed_it_in_the_loop_under_way():
 @pytest.mark.parametrize(
     "block",
     [
-        thought("r", 9),  # behind everything: its follower is gone
+        # Behind everything: its follower is gone.
+        thought("r", 9),
         thought("r", 0, encrypted_content=None),
         thought(None, 0),
         "r",

@@ -83,7 +83,8 @@ def test_calls_of_ours_run_and_their_results_go_upstream():
     assert result["content"] == "Saved call_1."
     assert forward.another == [False, True]
     assert json.loads(asyncio.run(turn.completion()))["choices"][0]["message"]["content"] == "done"
-    assert session.sent_to == ["a/m"]  # what goes with a hidden exchange is not gone on from
+    # What goes with a hidden exchange is not gone on from.
+    assert session.sent_to == ["a/m"]
     assert len(turn.usages) == 2
 
 

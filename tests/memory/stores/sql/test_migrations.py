@@ -97,7 +97,8 @@ async def test_an_upgrade_scrubs_secrets_that_an_earlier_build_stored(tmp_path):
         for i, pair in enumerate(pairs):
             conn.execute(f"{version} VALUES (?, 't0', ?, ?, ?, 0)", (i + 1, i + 1, *pair))
         for table in LATER_TABLES:
-            conn.execute(f"DROP TABLE {table}")  # of a later version
+            # Of a later version.
+            conn.execute(f"DROP TABLE {table}")
         conn.execute("UPDATE alembic_version SET version_num = '0026'")
     conn.close()
     await asyncio.to_thread(upgrade, f"sqlite+aiosqlite:///{tmp_path}/a.db")

@@ -28,9 +28,8 @@ async def test_a_write_waits_for_one_piece_and_no_more(db, small):
     for _ in range(5):
         before = len(made)
         await db.write(lambda conn: made.append("write"), small=small)
-        assert (
-            len(made) - before <= 3
-        )  # the piece that was being made, the write, and one that began before we looked
+        # The piece that was being made, the write, and one that began before we looked.
+        assert len(made) - before <= 3
     await asyncio.gather(*works)
 
 

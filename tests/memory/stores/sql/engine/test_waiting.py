@@ -52,11 +52,13 @@ async def test_a_limit_runs_from_the_connection_and_not_from_the_queue(monkeypat
     async with asyncio.timeout(15):
         with told_of_connection(lambda: told.append(1)), pytest.raises(TimeoutError):
             async with limit_from_connection(0.05):
-                await asyncio.sleep(0.3)  # six times the limit, in a queue
+                # Six times the limit, in a queue.
+                await asyncio.sleep(0.3)
                 tell_of_connection()
                 await asyncio.sleep(15)
     assert told == [1]
-    tell_of_connection()  # nobody listens any more
+    # Nobody listens any more.
+    tell_of_connection()
     assert told == [1]
 
 

@@ -184,9 +184,8 @@ async def test_who_spoke_or_is_tagged_is_no_part_of_what_is_meant(memory, monkey
         ],
     )
     await kept(memory, "Rex is a dog.", tags=["Grace"])
-    await said(
-        memory, [("user", "Zoe: hello")], scope=Scope("t", "bob", "default", SECRET)
-    )  # nobody here
+    # Nobody here.
+    await said(memory, [("user", "Zoe: hello")], scope=Scope("t", "bob", "default", SECRET))
     await memory.retrieval.embed_scope(scope_id)
     asked = []
     vector = memory.retrieval.meaning.embed.vector
@@ -304,7 +303,8 @@ async def test_a_job_that_was_interrupted_before_it_was_settled_goes_on_and_doub
     made = memory.retrieval.meaning.embed.calls
     await memory.db.write(lambda conn: enqueue(conn, job_of(scope_id)))
     monkeypatch.setattr("memory.retrieval.retriever.JOB_SECONDS", -1.0)
-    assert await memory.retrieval.embed_scope(scope_id)  # its time is over before it began
+    # Its time is over before it began.
+    assert await memory.retrieval.embed_scope(scope_id)
     monkeypatch.setattr("memory.retrieval.retriever.JOB_SECONDS", 60.0)
     await drained(memory)
     assert memory.retrieval.meaning.embed.calls == made + 4
@@ -501,7 +501,8 @@ async def test_what_is_erased_while_its_vectors_are_put_is_taken_out_again(shelv
 
     async def erase():
         await erasure.erase(memory.db, SECRET, ("t", "ada"), ())
-        await memory.retrieval.forget(scope_id, None, None)  # the job of another worker
+        # The job of another worker.
+        await memory.retrieval.forget(scope_id, None, None)
 
     index.meanwhile = erase
     await memory.retrieval.embed_scope(scope_id, all_rows=whole)

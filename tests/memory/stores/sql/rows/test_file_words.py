@@ -84,6 +84,7 @@ async def test_a_search_finds_the_same_as_one_that_looks_everywhere(db, monkeypa
     held = {(word, column) for word, column, holds in looks if holds and column != "body"}
     assert held == {("invoiced", "prev"), ("2026", "prev")}
     assert {column for _, column, _ in looks} == {"body", "speaker", "prev", "day"}
-    await library.add("billing.py", CODE)  # now the names of definitions count too
+    # Now the names of definitions count too.
+    await library.add("billing.py", CODE)
     await compare()
     await memory.close()

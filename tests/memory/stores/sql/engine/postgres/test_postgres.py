@@ -320,7 +320,8 @@ async def test_messages_of_a_conversation_stay_in_order_with_a_clock_set_back(db
         messages.append(conn, list(messages.rows_of(scope_id, place, found)))
 
     for ahead, words in ((900.0, "one"), (10.0, "two"), (11.0, "three")):
-        monkeypatch.setattr(ids, "row_keys", ids.RowKeys())  # of another worker
+        # Of another worker.
+        monkeypatch.setattr(ids, "row_keys", ids.RowKeys())
         monkeypatch.setattr(ids.clock, "ahead", ahead)
         await db.write(lambda conn, words=words: say(conn, words))
     said = select(t.messages.c.content, t.messages.c.id).order_by(t.messages.c.id)
@@ -505,7 +506,8 @@ async def test_a_server_that_ends_a_new_connection_is_a_store_that_is_away(db, m
         held.raw.terminate()
     with monkeypatch.context() as patch:
         patch.setattr(postgres, "learn_arrays", ended)
-        for _ in range(20):  # more than there may be connections
+        # More than there may be connections.
+        for _ in range(20):
             with pytest.raises(StoreUnavailable):
                 await db.read(names)
     assert await db.read(names) == []

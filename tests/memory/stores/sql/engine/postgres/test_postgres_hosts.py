@@ -18,7 +18,8 @@ async def _hang_up(reader, writer):
 async def test_a_host_that_hangs_up_or_says_nothing_is_passed_over(postgres_url):
     database, port = postgres_url.rsplit("/", 1)[1], postgres_url.rsplit("/", 1)[0].rsplit(":")[-1]
     hanging = await asyncio.start_server(_hang_up, "127.0.0.1", 0)
-    silent = socket.create_server(("127.0.0.1", 0))  # connections wait to be accepted
+    # Connections wait to be accepted.
+    silent = socket.create_server(("127.0.0.1", 0))
     ports = [hanging.sockets[0].getsockname()[1], silent.getsockname()[1]]
     told = {"user": "mnemogate", "password": PASSWORD, "database": database, "ssl": "disable"}
     told |= {"target_session_attrs": "read-write"}

@@ -161,7 +161,8 @@ async def test_a_process_that_stood_still_renews_its_lease_before_it_refuses(
         await asyncio.gather(*(memory.db.write(mark(str(i))) for i in range(20)))
         await memory.wait_until_ready()
         assert memory.ready
-        assert lost == [True]  # one renewal for all, after which others' edits are looked for
+        # One renewal for all, after which others' edits are looked for.
+        assert lost == [True]
     assert (
         stores.on_server(postgres_url, "SELECT count(*) FROM marks WHERE name != 'terms'")[0][0]
         == 20

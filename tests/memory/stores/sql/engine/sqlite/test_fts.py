@@ -192,9 +192,8 @@ async def test_live_turns_index_the_message_before(memory):
         )
     )
     assert [bool(p) for p in found] == [False, True, True, True]
-    assert found[2] == " ".join(
-        f"{scope_mark(scope_id)}{w}" for w in ("lasagna", "success")
-    )  # each once, and none that no search asks for
+    # Each once, and none that no search asks for.
+    assert found[2] == " ".join(f"{scope_mark(scope_id)}{w}" for w in ("lasagna", "success"))
 
 
 def old(conn):
@@ -255,7 +254,8 @@ async def test_making_it_anew_goes_on_where_it_was(memory, monkeypatch):
     await memory.db.write(lambda conn: begin(conn, mark))
     worker = Worker(memory.db)
     maintenance.register(worker, memory.db, maintenance.RetentionPolicy(7, 30), memory.retrieval)
-    await worker.drain()  # a page a job, each handing on to the next
+    # A page a job, each handing on to the next.
+    await worker.drain()
     assert await asked(memory, scope_id, "lasagna") == before
 
 
@@ -419,9 +419,8 @@ async def test_a_batch_that_was_rolled_back_is_looked_at_again(memory, monkeypat
 async def test_a_long_import_does_not_keep_what_is_said_after_it(memory, monkeypatch):
     await memory.retrieval.indexing.stop()
     monkeypatch.setattr(sqlite_index, "LOOK_AHEAD_ROWS", 3)
-    await spoken(
-        memory, "bob", {"role": "user", "content": "a teapot"}
-    )  # waits, so the import may not pass it over
+    # Waits, so the import may not pass it over.
+    await spoken(memory, "bob", {"role": "user", "content": "a teapot"})
     await filled(memory, "cy")
     await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
     assert await memory.db.write(
@@ -458,7 +457,8 @@ async def test_what_is_said_with_the_clock_set_back_is_found(memory, monkeypatch
     await spoken(memory, "ada", {"role": "user", "content": "a kettle"})
     await memory.db.write(lambda conn: message_index.index_pending(conn, 16))
     await memory.db.write(lambda conn: messages.remove(conn, t.messages.c.id > 0))
-    monkeypatch.setattr(ids, "row_keys", ids.RowKeys())  # as after a restart
+    # As after a restart.
+    monkeypatch.setattr(ids, "row_keys", ids.RowKeys())
     monkeypatch.setattr(ids.time, "time_ns", lambda: 7)
     ada = await spoken(memory, "ada", {"role": "user", "content": "a teapot"})
     assert await asked(memory, ada, "teapot") == ["a teapot"]
@@ -528,7 +528,8 @@ async def test_the_index_waits_for_turns_under_way_but_not_for_ever(tmp_path, mo
         ada = await spoken(memory, "ada", {"role": "user", "content": said})
         memory.retrieval.indexing.notify_added()
         await asyncio.sleep(0.2)
-        for _ in range(20):  # on a busy machine
+        # On a busy machine.
+        for _ in range(20):
             left = await memory.db.read(lambda conn: message_index.index_waits(conn, ada))
             if not left or (memory.in_flight.nodes and indexer.LOOKS > 2):
                 break

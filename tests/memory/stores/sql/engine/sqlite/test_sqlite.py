@@ -50,7 +50,8 @@ async def test_the_log_does_not_grow_without_bound_and_nothing_is_lost(db, tmp_p
     await asyncio.gather(*map(client, range(4)))
     assert await names(db) == [f"{c:02} {i:03}" for c in range(4) for i in range(500)]
     assert max(sizes) < 4 * 128 * threads.PAGE
-    await db.write(writing("last"))  # by the writer's own connection
+    # By the writer's own connection.
+    await db.write(writing("last"))
     assert len(await names(db)) == 2001
 
 
@@ -142,7 +143,8 @@ async def test_a_close_gives_up_on_a_log_that_is_not_brought_in_and_whoever_wait
     async with asyncio.timeout(5):
         with pytest.raises(StoreUnavailable, match="closed"):
             await waits
-    assert not closing.done()  # the thread is in the middle of it
+    # The thread is in the middle of it.
+    assert not closing.done()
     go.set()
     async with asyncio.timeout(10):
         await closing
@@ -181,9 +183,10 @@ async def test_works_that_wait_long_on_the_loops_thread_have_a_thread_of_their_o
 
     assert await once()
     clock = iter(range(1000))
+    # Each waits a second.
     monkeypatch.setattr(
         threads, "time", SimpleNamespace(monotonic=lambda: next(clock), thread_time=lambda: 0.0)
-    )  # each waits a second
+    )
     assert await once()
     assert not await once()
     monkeypatch.setattr(
@@ -240,7 +243,8 @@ async def test_the_files_are_their_owners_alone(db, tmp_path):
 async def test_a_file_that_cannot_be_set_up_leaves_no_connection(tmp_path):
     with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as other:
         other.execute("CREATE TABLE x (y)")
-        other.execute("BEGIN EXCLUSIVE")  # so that it cannot be made a WAL database
+        # So that it cannot be made a WAL database.
+        other.execute("BEGIN EXCLUSIVE")
         found = threads.SqliteThreads(str(tmp_path / "a.db"), "NORMAL", {})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(threads, "BUSY_TIMEOUT_MS", 1)
