@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from gateway.apis.base import HiddenRounds
-from gateway.apis.chat.chat_format import ChatFormat, ChatMask, read_chunk
+from gateway.apis.chat.answer_reader import PlainCompletion, read_chunk
+from gateway.apis.chat.chat_format import ChatFormat, ChatMask
 from gateway.apis.chat.hidden_exchange import HiddenExchange
-from gateway.apis.chat.plain_completion import PlainCompletion
 from gateway.apis.chat.repeated_calls import SettlingInterceptor
 from gateway.apis.round_result import RoundResult
 from gateway.errors import GatewayError

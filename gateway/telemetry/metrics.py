@@ -93,7 +93,17 @@ GAUGES: dict[str, tuple[str, Literal["livesum", "livemin"]]] = {
 KINDS = ("input", "cached_input", "cache_write", "output", "reasoning")
 
 
-class BilledRequest(Protocol):
+class BilledTokens(Protocol):
+    """The tokens that a request is billed by."""
+
+    input: int
+    cached_input: int
+    cache_write: int
+    output: int
+    reasoning: int
+
+
+class BilledRequest(BilledTokens, Protocol):
     """What a usage record tells of a request; see `gateway.usage.log`."""
 
     path: str
@@ -107,11 +117,6 @@ class BilledRequest(Protocol):
     rounds: int
     cost: float | None
     agent: str
-    input: int
-    cached_input: int
-    cache_write: int
-    output: int
-    reasoning: int
 
 
 class _RequestSums(msgspec.Struct):
@@ -135,6 +140,32 @@ class _RequestSums(msgspec.Struct):
         self.cache_write += record.cache_write
         self.output += record.output
         self.reasoning += record.reasoning
+
+
+class _Sums(msgspec.Struct):
+    """What was counted since the last hand-over, by labels; responses by route and status."""
+
+    requests: dict[tuple[str, ...], _RequestSums] = msgspec.field(default_factory=dict)
+    agents: dict[tuple[str, ...], _RequestSums] = msgspec.field(default_factory=dict)
+    responses: TotalCounts[tuple[str, str]] = msgspec.field(default_factory=TotalCounts)
+
+
+class _Durations:
+    """Histograms of how long requests took, by model."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._histograms = {
+            member: Histogram(name, text, ["model"], buckets=SECONDS, registry=registry)
+            for member, (name, text) in DURATIONS.items()
+        }
+        # Looked up once: the library checks labels for as long as it counts.
+        self._of_models: dict[tuple[str, str], Histogram] = {}
+
+    def observe(self, member: str, model: str, milliseconds: float) -> None:
+        if (histogram := self._of_models.get((member, model))) is None:
+            histogram = self._histograms[member].labels(model)
+            self._of_models[member, model] = histogram
+        histogram.observe(milliseconds / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +219,12 @@ class Metrics:
             name: Counter(f"mnemogate_{name}", text, labels, registry=registry)
             for name, (text, labels) in COUNTERS.items()
         }
-        self._durations = {
-            member: Histogram(name, text, ["model"], buckets=SECONDS, registry=registry)
-            for member, (name, text) in DURATIONS.items()
-        }
-        self._durations_of: dict[tuple[str, str], Histogram] = {}
+        self._durations = _Durations(registry)
         self._turn = _TurnMetrics(registry)
         self.tools = ToolMetrics(registry)
         self._lock = threading.Lock()
         self._drops: TotalCounts[tuple[str, str]] = TotalCounts()
-        # Since the last hand-over: by the labels of requests, by those of agents, by route and
-        # class of status.
-        self._requests: dict[tuple[str, ...], _RequestSums] = {}
-        self._agents: dict[tuple[str, ...], _RequestSums] = {}
-        self._responses: TotalCounts[tuple[str, str]] = TotalCounts()
+        self._sums = _Sums()
         # Other processes read what this one counts.
         self._is_shared = SHARED_FOLDER in os.environ
         self._gauges = {
@@ -232,23 +255,17 @@ class Metrics:
         path = record.path if record.path in PATHS else OTHER
         status = status_class(record.status)
         labels = (path, model, provider, memory, status)
-        if (sums := self._requests.get(labels)) is None:
-            sums = self._requests[labels] = _RequestSums()
+        if (sums := self._sums.requests.get(labels)) is None:
+            sums = self._sums.requests[labels] = _RequestSums()
         sums.add(record)
         if record.agent:
             agent = record.agent if record.agent in self._labels.agents else OTHER
-            self._agents.setdefault((agent, status), _RequestSums()).add(record)
+            self._sums.agents.setdefault((agent, status), _RequestSums()).add(record)
         if self._is_shared:
             self._hand_over()
-        self._observe("latency_ms", model, record.latency_ms)
+        self._durations.observe("latency_ms", model, record.latency_ms)
         if record.first_token_ms is not None:
-            self._observe("first_token_ms", model, record.first_token_ms)
-
-    def _observe(self, name: str, model: str, milliseconds: float) -> None:
-        # Looked up once: the library checks labels for as long as it counts.
-        if (durations := self._durations_of.get((name, model))) is None:
-            durations = self._durations_of[name, model] = self._durations[name].labels(model)
-        durations.observe(milliseconds / 1000)
+            self._durations.observe("first_token_ms", model, record.first_token_ms)
 
     def _hand_over(self) -> None:
         """Hand what was added up to the library."""
@@ -257,18 +274,16 @@ class Metrics:
             self._drops = TotalCounts()
         for (stage, reason), times in drops.items():
             self._counters["memory_dropped"].labels(stage, reason).inc(times)
-        requests = self._requests
-        agents = self._agents
-        responses = self._responses
-        self._requests, self._agents, self._responses = {}, {}, TotalCounts()
-        for labels, sums in requests.items():
+        all_sums = self._sums
+        self._sums = _Sums()
+        for labels, sums in all_sums.requests.items():
             self._counters["requests"].labels(*labels).inc(sums.requests)
             self._inc("rounds", labels[1:2], sums.rounds)
             self._hand_over_bill("", labels[1], sums)
-        for labels, sums in agents.items():
+        for labels, sums in all_sums.agents.items():
             self._counters["agent_requests"].labels(*labels).inc(sums.requests)
             self._hand_over_bill("agent_", labels[0], sums)
-        for labels, times in responses.items():
+        for labels, times in all_sums.responses.items():
             self._counters["http_responses"].labels(*labels).inc(times)
 
     def _hand_over_bill(self, prefix: str, label: str, sums: _RequestSums) -> None:
@@ -293,7 +308,7 @@ class Metrics:
 
     def observe_http(self, route: str, status: int) -> None:
         """Count a response. route: one of a few names."""
-        self._responses[route, status_class(status)] += 1
+        self._sums.responses[route, status_class(status)] += 1
         if self._is_shared:
             self._hand_over()
 

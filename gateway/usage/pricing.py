@@ -72,6 +72,10 @@ def tokens_of(usage: Mapping[str, Any] | None) -> TokenUsage | None:
         return None
     if usage.keys() == PLAIN and (plain_usage := _plain_tokens(*map(usage.get, PLAIN))) is not None:
         return plain_usage
+    return _read_tokens(usage)
+
+
+def _read_tokens(usage: dict[str, Any]) -> TokenUsage | None:
     counts = _counts(usage)
     cache_read = counts.get("cache_read_input_tokens", 0)
     cache_write = counts.get("cache_creation_input_tokens", 0)

@@ -62,7 +62,7 @@ DROPPED = HOP | {
 }
 
 # What headers begin with that belong to one connection, or are ours.
-NEAR = (*OURS, b"access-control-", b"proxy-")
+DROPPED_PREFIXES = (*OURS, b"access-control-", b"proxy-")
 # Of a header.
 NAME, VALUE = itemgetter(0), itemgetter(1)
 NO_TOKENS: frozenset[bytes] = frozenset()
@@ -174,7 +174,7 @@ def client_headers(upstream: Iterable[tuple[bytes, bytes]]) -> Pairs:
         lower_name = name.lower()
         if lower_name == b"connection":
             connection_names |= _connection_tokens(value)
-        if lower_name not in DROPPED and not lower_name.startswith(NEAR):
+        if lower_name not in DROPPED and not lower_name.startswith(DROPPED_PREFIXES):
             client_pairs.append((lower_name, value))
     if connection_names:
         return [(k, v) for k, v in client_pairs if k not in connection_names]

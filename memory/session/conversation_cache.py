@@ -27,7 +27,7 @@ BYTES, SENT_BYTES = 12 << 20, 6 << 20
 # Of one conversation.
 MAX_SENT_BYTES = SENT_BYTES // 4
 # Bytes of one, without its texts.
-LINE = 4000
+LINE = 4100
 SHELF = 500
 BLOCK = 300
 CARRIER = 1200

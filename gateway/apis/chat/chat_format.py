@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,8 +17,12 @@ from gateway.apis.base import (
     TargetFacts,
     chat_only,
 )
+from gateway.apis.chat.answer_reader import (
+    PlainCompletion,
+    read_chunk,
+    read_completion_body,
+)
 from gateway.apis.chat.hidden_exchange import HiddenExchange, tool_calls
-from gateway.apis.chat.plain_completion import PlainCompletion, plain_completion
 from gateway.apis.chat.repeated_calls import SettlingInterceptor
 from gateway.apis.chat.searched_answer import CitedTexts
 from gateway.apis.round_result import RoundResult
@@ -30,8 +33,6 @@ from gateway.http.upstream_request import UpstreamRequest
 from gateway.wire.chat import (
     Chunk,
     Json,
-    MalformedCompletion,
-    broken_stream,
     chunk,
     decode_answer,
     encode,
@@ -39,7 +40,6 @@ from gateway.wire.chat import (
     lift,
     parse_chunk,
 )
-from gateway.wire.json_weight import SURE_BYTES, UNREADABLE, is_light, is_readable
 from gateway.wire.placement import (
     Placement,
     encode_request,
@@ -140,14 +140,7 @@ class ChatFormat:
         return parse_chunk(data).error
 
     def read_whole(self, data: bytes) -> tuple[Chunk | PlainCompletion | None, Any]:
-        if len(data) > SURE_BYTES and not is_readable(data):
-            raise MalformedCompletion(UNREADABLE)
-        body = decode_answer(data)
-        if not isinstance(body, dict):
-            raise MalformedCompletion("not an object")
-        if body.get("error"):
-            return (None, body["error"])
-        return (plain_completion(body) or chunk(lift(body), b""), None)
+        return read_completion_body(data)
 
     def mask(
         self, body: Json, owned: Collection[str], alias: str | None, *, injected: bool, view: Any
@@ -337,25 +330,6 @@ def _answer_of(choice: Json) -> Json:
 def _events(payloads: Sequence[bytes]) -> bytes:
     """Return JSON texts as events."""
     return b"".join(map(frame, payloads))
-
-
-async def read_chunk(data: bytes) -> Chunk:
-    """Read an event's data, off the event loop where it is long.
-
-    Raises StreamIncomplete for what is no chunk.
-    """
-    try:
-        if is_light(data):
-            return parse_chunk(data)
-        return await asyncio.to_thread(_read_in_thread, data)
-    except MalformedCompletion as e:
-        raise broken_stream(e) from e
-
-
-def _read_in_thread(data: bytes) -> Chunk:
-    if not is_readable(data):
-        raise MalformedCompletion(f"the upstream sent an event of more than {UNREADABLE} values")
-    return parse_chunk(data)
 
 
 def _ask_usage(body: Json) -> None:

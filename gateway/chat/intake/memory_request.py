@@ -43,14 +43,27 @@ async def ask_of(
     gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
 ) -> TurnRequest:
     """Return the memory's view of a request."""
-    body, facts, known = request.body, request.facts, request.known
-    if known is not None and known.target is target and not gateway.lacks.byte_count:
-        return await _ask_again(gateway, request, forward, known)
+    known = request.known
+    # What targets refuse is learnt from request to request.
+    if known is None or gateway.lacks.byte_count:
+        return await _read_ask(gateway, request, forward, target)
+    if known.target is not target:
+        ask = await _read_ask(gateway, request, forward, target)
+        known.ask = replace(ask, messages=NO_MESSAGES, complete=None, client_tools=None, body=b"")
+        known.target = target
+        return ask
+    return await _ask_again(gateway, request, forward, known)
+
+
+async def _read_ask(
+    gateway: GatewayState, request: TurnInput, forward: Dispatcher, target: Target
+) -> TurnRequest:
+    body, facts = request.body, request.facts
     takes = capabilities_of(gateway, facts, body, target)
     agent = request.agent_call.agent
     profile = agent.settings if agent is not None else NO_PROFILE
     decisions = _decide(gateway, profile, target, searches=takes.searches)
-    ask = TurnRequest(
+    return TurnRequest(
         scope=_scope_of(gateway, request),
         messages=facts.history,
         model=request.model,
@@ -81,10 +94,6 @@ async def ask_of(
         said_by=request.user if profile.home == "agent" else None,
         inbox=None if agent is None else _inbox_limits(gateway, request),
     )
-    if known is not None and not gateway.lacks.byte_count:
-        known.target, known.searches = target, takes.searches
-        known.ask = replace(ask, messages=NO_MESSAGES, complete=None, client_tools=None, body=b"")
-    return ask
 
 
 async def _ask_again(
@@ -97,7 +106,9 @@ async def _ask_again(
     target = known.target
     assert target is not None  # noqa: S101 - it is that of the request
     assert known.ask is not None  # noqa: S101 - it is kept with the target
-    decisions = _decide(gateway, NO_PROFILE, target, searches=known.searches)
+    # As `capabilities_of` says of a target that refused nothing.
+    searches = target.supports_tools
+    decisions = _decide(gateway, NO_PROFILE, target, searches=searches)
     return replace(
         known.ask,
         messages=request.facts.history,

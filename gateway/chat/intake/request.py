@@ -44,7 +44,7 @@ from gateway.http.json_thread import run_by_weight
 from gateway.http.paths import UpstreamPath
 from gateway.http.request_body import read_body
 from gateway.routing.router import Route, Target
-from gateway.state import HEADERS, REQUEST_ID, GatewayState, headers_of
+from gateway.state import REQUEST_ID, GatewayState, headers_of
 from gateway.usage.pricing import MAX_COUNT
 from gateway.wire.chat import Json
 from gateway.wire.model_field import model_for_certain
@@ -88,12 +88,11 @@ NOTHING_DROPPED: Sequence[str] = ()
 class KnownMembers(msgspec.Struct):
     """What was made of a request's headers and members for one target, for those like it.
 
-    ask: the memory's view, without what came with one request. searches: see `Capabilities`.
+    ask: the memory's view, without what came with one request.
     """
 
     target: Target | None = None
     ask: TurnRequest | None = None
-    searches: bool = True
 
 
 class TurnInput(msgspec.Struct, frozen=True):
@@ -245,17 +244,16 @@ async def read_turn_input(
     Raises GatewayError for every fault that can be found without an upstream.
     """
     started_at, name = time.perf_counter(), scope[REQUEST_ID]
-    headers = scope.get(HEADERS) or headers_of(scope)
+    headers = headers_of(scope)
     path_user, api, known_call = path.user, path.api, path.known_call
     principal = gateway.keys.caller(headers) if known_call is None else known_call.principal
     raw_body = await read_body(receive, headers, int(gateway.settings.server.max_body_mib * MIB))
     mode = mode_at_most(headers, principal)
     caller = principal.tenant, principal.key, headers.get(b"x-memory-user"), path_user
-    client = gateway.clients.find(headers)
-    source = BodySource(name, api, client, caller)
+    source = BodySource(name, api, client := gateway.clients.find(headers), caller)
     body = await read_members(gateway, source, raw_body, whole=mode.name != "off")
     if path.is_plain_chat and (known := _find_known(gateway, scope, principal, body)) is not None:
-        return _renew(known, body, (name, headers, raw_body, started_at))
+        return _renew(known, scope, body, raw_body, started_at)
     agent_call = NO_AGENT if known_call is None else known_call.agent_call
     dropped_names = NOTHING_DROPPED
     if known_call is None and (body.members["model"].startswith(PREFIX) or AGENT in headers):
@@ -272,10 +270,9 @@ async def read_turn_input(
     signals = ("", "", False) if has_no_memory else _signals(agent_call, headers)
     connection = (name, principal, headers, path_user, raw_body, started_at, body.members)
     choices = (route, decision.mode.name, user, decision.conversation, decision.body.too_heavy)
-    query = scope.get("query_string", b"")
-    options: tuple[Any, ...] = (decision.mode.off_reason, query, decision.resends, client.harness)
-    members = (*connection, *choices, *signals, api, decision.body.facts, *options)
-    turn_input = TurnInput(*members, project=decision.project)  # type: ignore[misc]
+    options = (decision.mode.off_reason, scope.get("query_string", b""), decision.resends)
+    members = (*connection, *choices, *signals, api, decision.body.facts, *options, client.harness)
+    turn_input = TurnInput(*members, project=decision.project)
     if agent_call is NO_AGENT:
         return turn_input
     return msgspec.structs.replace(turn_input, agent_call=agent_call, dropped_members=dropped_names)
@@ -301,17 +298,16 @@ def _find_known(
 
 
 def _renew(
-    known: TurnInput, body: ReadBody, connection: tuple[str, Headers, bytes, float]
+    known: TurnInput, scope: Any, body: ReadBody, raw_body: bytes, started_at: float
 ) -> TurnInput:
-    """Return a request with the decisions of one before it. connection: what came with it."""
+    """Return a request with the decisions of one before it."""
     facts = body.facts
     assert facts is not None  # noqa: S101 - of a known request
     facts.history.after.checked = True
-    name, headers, raw_body, started_at = connection
     return msgspec.structs.replace(
         known,
-        id=name,
-        headers=headers,
+        id=scope[REQUEST_ID],
+        headers=headers_of(scope),
         raw_body=raw_body,
         started_at=started_at,
         body=body.members,

@@ -1,16 +1,29 @@
-"""A completion of one choice that says nothing but a text, as nearly all do. Pure.
+"""Reads what a chat server answers: events of a stream, and whole completions.
 
-Nothing in it can be of ours or has to be edited, so it is not taken apart: what a round came to is
-the completion itself.
+A completion of one choice that says nothing but a text, as nearly all do, is not taken apart:
+nothing in it can be of ours or has to be edited, and what a round came to is the completion itself.
 """
 
 from __future__ import annotations
+
+import asyncio
+from typing import Any
 
 import msgspec
 
 from gateway.apis.chat.interceptor import CUT
 from gateway.apis.round_result import RoundResult
-from gateway.wire.chat import Chunk, Json, chunk, lift
+from gateway.wire.chat import (
+    Chunk,
+    Json,
+    MalformedCompletion,
+    broken_stream,
+    chunk,
+    decode_answer,
+    lift,
+    parse_chunk,
+)
+from gateway.wire.json_weight import SURE_BYTES, UNREADABLE, is_light, is_readable
 
 CHOICE_MEMBERS = frozenset({"index", "message", "finish_reason", "logprobs"})
 MESSAGE_MEMBERS = frozenset({"role", "content", "refusal", "annotations", "tool_calls"})
@@ -38,6 +51,40 @@ class PlainCompletion(msgspec.Struct, frozen=True):
         return RoundResult(
             self.body, [], [], complete=True, cut=is_cut, text_shown=True, usage=self.usage
         )
+
+
+def read_completion_body(data: bytes) -> tuple[Chunk | PlainCompletion | None, Any]:
+    """Read a whole answer: the completion, or the error that it tells.
+
+    Raises MalformedCompletion, and what `decode_answer` does.
+    """
+    if len(data) > SURE_BYTES and not is_readable(data):
+        raise MalformedCompletion(UNREADABLE)
+    body = decode_answer(data)
+    if not isinstance(body, dict):
+        raise MalformedCompletion("not an object")
+    if body.get("error"):
+        return (None, body["error"])
+    return (plain_completion(body) or chunk(lift(body), b""), None)
+
+
+async def read_chunk(data: bytes) -> Chunk:
+    """Read an event's data, off the event loop where it is long.
+
+    Raises StreamIncomplete for what is no chunk.
+    """
+    try:
+        if is_light(data):
+            return parse_chunk(data)
+        return await asyncio.to_thread(_read_in_thread, data)
+    except MalformedCompletion as e:
+        raise broken_stream(e) from e
+
+
+def _read_in_thread(data: bytes) -> Chunk:
+    if not is_readable(data):
+        raise MalformedCompletion(f"the upstream sent an event of more than {UNREADABLE} values")
+    return parse_chunk(data)
 
 
 def plain_completion(body: Json) -> PlainCompletion | None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.apis.chat.answer_reader import plain_completion
 from gateway.apis.chat.interceptor import Interceptor
-from gateway.apis.chat.plain_completion import plain_completion
 from gateway.wire.chat import MalformedCompletion, chunk, lift
 
 PLAIN = {
