@@ -132,8 +132,7 @@ def _columns_of_words(document: DocumentWords, forms: Mapping[str, str]) -> dict
     columns_by_form: dict[str, int] = {}
     for column, words in document.items():
         column_bit = BITS[column]
-        for word in words:
-            form = forms[word]
+        for form in map(forms.__getitem__, words):
             columns_by_form[form] = columns_by_form.get(form, 0) | column_bit
     return columns_by_form
 
@@ -366,12 +365,9 @@ class ActiveScopes:
         self, part: ScopePostings, documents: Mapping[int, DocumentWords], prefix: str
     ) -> None:
         """Add documents by their words. prefix: of their scope. Raises Stale."""
-        words = {
-            w
-            for document in documents.values()
-            for column_words in document.values()
-            for w in column_words
-        }
+        words: set[str] = set()
+        for document in documents.values():
+            words.update(*document.values())
         forms = self._stored_forms(words, prefix)
         part.add_documents({k: _columns_of_words(x, forms) for k, x in documents.items()})
 

@@ -63,6 +63,8 @@ _QUESTION_MARKS = ("?", "？", "؟", "?")
 MIN_PART_WORDS, MIN_PART_CHARACTERS_CJK = 3, 4
 # Characters of a message that may be nothing but a request.
 MAX_REQUEST = 300
+# Texts of which is kept what was read of them, and characters of such a text.
+KEPT_TEXTS, MAX_KEPT_CHARACTERS = 1024, 600
 # Of a message of a single word.
 MIN_ANSWER_CHARACTERS = 3
 
@@ -80,7 +82,14 @@ def own_words(text: str) -> str:
 
 
 def read_own_words(text: str) -> OwnWords:
-    """Return the parts of a user's message that they wrote themselves, and why others are not.
+    """Return the parts of a user's message that they wrote themselves, and why others are not."""
+    if len(text) <= MAX_KEPT_CHARACTERS:
+        return _kept_own_words(text)
+    return _read_own_words(text)
+
+
+def _read_own_words(text: str) -> OwnWords:
+    """Return the result of `read_own_words`.
 
     Left out are fenced and other code, logs, quoted lines and long quotations; of a document behind
     a request only what stands around it stays, and of a very long text its beginning and its end.
@@ -104,7 +113,12 @@ def read_own_words(text: str) -> OwnWords:
         half_length = MAX_CHARACTERS // 2
         if len(words) > MAX_CHARACTERS:
             words = f"{words[:half_length]}\n\n{words[-half_length:]}"
-    return OwnWords(words, tuple(reasons))
+    # Mostly they are equal, and one is kept.
+    return OwnWords(text if words == text else words, tuple(reasons))
+
+
+# A message is searched for, read by extraction, and found again and again.
+_kept_own_words = lru_cache(KEPT_TEXTS)(_read_own_words)
 
 
 def _unquoted_lines(text: str, reasons: dict[Reason, None]) -> Iterator[str]:
@@ -147,7 +161,16 @@ def _is_pasted(line: str) -> bool:
 
 def has_statement(text: str) -> bool:
     """Tell whether any sentence tells something: no question, request or small talk."""
-    return any(_is_statement(s) for s in sentences(text))
+    if len(text) <= MAX_KEPT_CHARACTERS:
+        return _kept_statement(text)
+    return _has_statement(text)
+
+
+def _has_statement(text: str) -> bool:
+    return any(map(_is_statement, sentences(text)))
+
+
+_kept_statement = lru_cache(KEPT_TEXTS)(_has_statement)
 
 
 def is_like_request(earlier_message: str, message: str) -> bool:
@@ -196,8 +219,7 @@ def may_tell(text: str) -> bool:
 
     A question or a request that speaks of the user may, and so may a single word, which answers.
     """
-    parts = sentences(text)
-    if any(_is_statement(s) or mentions_self(s) for s in parts):
+    if has_statement(text) or any(map(mentions_self, sentences(text))):
         return True
     words = WORD.findall(text)
     return len(words) == 1 and _is_answer(words[0].lower())

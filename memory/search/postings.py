@@ -230,7 +230,8 @@ class ScopePostings:
                 raise Stale
             row = number << MASK_BITS
             postings += [
-                (hash(word) & HASH) << CODE_BITS | row | columns for word, columns in words.items()
+                (code & HASH) << CODE_BITS | row | columns
+                for code, columns in zip(map(hash, words), words.values(), strict=True)
             ]
             numbers.append(number)
         if postings:
