@@ -167,6 +167,19 @@ def _has(part: ScopePostings, change: IndexChange) -> bool:
     return number is not None and number not in part.pending
 
 
+class StoredForms(dict[str, str]):
+    """The stored forms of words. A number is stored as it is, and none is kept here."""
+
+    def __missing__(self, word: str) -> str:
+        if _is_number(word):
+            return word
+        raise KeyError(word)
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
+
+
 class ActiveScopes:
     """The postings of the scopes that are searched now. most: their bytes."""
 
@@ -175,8 +188,7 @@ class ActiveScopes:
         self._max_bytes = max_bytes
         # Not loaded before it is needed.
         self._stemmer: Stemmer | None = None
-        # Of words, as they are stored.
-        self._forms: dict[str, str] = {}
+        self._forms = StoredForms()
         self._version: tuple[int, int] | None = None
         # The one used last comes last.
         self._scopes: dict[int, ActiveScope] = {}
@@ -293,7 +305,7 @@ class ActiveScopes:
             return
         part.ahead.update([pending_by_key[key] for key in documents])
         for key, document in documents.items():
-            self._db.index_changes.documents.put((key, made_documents.limit), document)
+            self._db.index_changes.keep_document(key, made_documents.limit, document)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -379,7 +391,7 @@ class ActiveScopes:
         Raises Stale if one stands for another word too; keep_all: if one is split at all.
         """
         forms = self._forms
-        new_words = [word for word in words if word not in forms]
+        new_words = [word for word in words if word not in forms and not _is_number(word)]
         if not new_words:
             return forms
         if len(forms) + len(new_words) > MOST_FORMS:

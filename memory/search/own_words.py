@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from memory.search.characters import CJK, WHOLE_WORD
@@ -19,7 +20,7 @@ from memory.search.languages.questions import (
     WH_CJK,
     WORK_CJK,
 )
-from memory.search.languages.requests import CLAUSES, KEEPING
+from memory.search.languages.requests import CLAUSE_HINTS, CLAUSES, IN_PARTS, KEEPING
 from memory.search.languages.self_words import SELF_CJK
 from memory.search.lexicon import script_language
 from memory.search.request_verbs import WORK_VERBS, leading_word
@@ -55,8 +56,13 @@ _ASKS = re.compile(
     r"|(?:kannst|könntest|können|könnten|weißt|hast|würdest) (?:du|sie)\b"
     r"|(?:puedes|podrías|puede|sabes|me puedes|me podrías)\b"
 )
-_KEEPING = re.compile("|".join(KEEPING.values()))
-_CLAUSE = re.compile("|".join(CLAUSES.values()))
+_KEEPING = [
+    re.compile("|".join([x for language, x in KEEPING.items() if language not in IN_PARTS])),
+    re.compile("|".join([KEEPING[language] for language in IN_PARTS])),
+]
+_CLAUSE = re.compile("|".join([x for name, x in CLAUSES.items() if name not in CLAUSE_HINTS]))
+_HINTED_CLAUSE = re.compile("|".join([CLAUSES[language] for language in CLAUSE_HINTS]))
+_HINTS = frozenset(chain.from_iterable(CLAUSE_HINTS.values()))
 _WH = word_set(" ".join(WH.values()))
 _QUESTION_MARKS = ("?", "？", "؟", "?")
 # Of a part of a sentence that tells something.
@@ -198,6 +204,8 @@ def is_like_request(earlier_message: str, message: str) -> bool:
 @lru_cache(4)
 def _verb_of(message: str) -> tuple[str, bool]:
     """Return the word where a request has its verb; whether it is the last, as in Hindi."""
+    if message.isascii():
+        return _word_at(message, is_last=False), False
     last_word = _word_at(message, is_last=True)
     is_last = last_word != "" and script_language(last_word) == "hi"
     return (last_word if is_last else _word_at(message, is_last=False)), is_last
@@ -230,7 +238,7 @@ def _is_answer(word: str) -> bool:
     if len(word) < MIN_ANSWER_CHARACTERS or CJK.search(word):
         return False
     asks = word in WORK_VERBS or word in _WH
-    return not (asks or is_small_talk(word) or _KEEPING.fullmatch(word))
+    return not (asks or is_small_talk(word) or any(x.fullmatch(word) for x in _KEEPING))
 
 
 def sentences(text: str) -> list[str]:
@@ -254,11 +262,22 @@ def _is_statement(sentence: str) -> bool:
         return bool(bare)
     # The long patterns are searched last, since most sentences neither ask nor request.
     is_wh = _is_wh(bare, first_word, is_cjk=is_cjk)
-    if not is_wh and (is_cjk or len(bare) > len(first_word)) and _KEEPING.search(bare):
+    if not is_wh and (is_cjk or len(bare) > len(first_word)) and _asks_to_keep(bare):
         return True
     if works and is_cjk and mentions_self(sentence):
         return True
-    return _CLAUSE.search(bare) is not None or _has_telling_part(sentence)
+    return _has_clause(bare) or _has_telling_part(sentence)
+
+
+def _asks_to_keep(bare: str) -> bool:
+    return any(pattern.search(bare) for pattern in _KEEPING)
+
+
+def _has_clause(bare: str) -> bool:
+    """Tell whether a sentence has a subordinate clause that may tell something."""
+    if _CLAUSE.search(bare):
+        return True
+    return any(x in bare for x in _HINTS) and _HINTED_CLAUSE.search(bare) is not None
 
 
 def _asks(bare: str, *, is_cjk: bool) -> bool:
