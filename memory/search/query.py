@@ -34,8 +34,9 @@ DIGITS = "0123456789bcdfghjklmnpqrstvwz"
 # Of what makes words of a text and of a query (`index_text`, `term_lookups`): another number for
 # another result, so that nothing made before is taken for it.
 TERMS_VERSION = 3
-# The columns that every term is looked up in.
-PLACES = ("body", "speaker", "prev")
+# The columns that every term is looked up in; in a quick search one that is no name.
+PLACES: tuple[str, ...] = ("body", "speaker", "prev")
+SAID_PLACES = ("body", "prev")
 # By which a query speaks of who asks, and of who answers.
 _USER_WORDS = frozenset({"i", "me", "my", "mine", "myself"})
 _ASSISTANT_WORDS = frozenset({"you", "your", "yours"})
@@ -198,19 +199,18 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
             # A form of a word that was looked up already.
             continue
         used_forms.update(forms)
-        columns = ["body", "prev"] if names is not None and term not in names else [*PLACES]
+        columns = PLACES
+        if names is not None and term not in names:
+            columns = SAID_PLACES
         if term.isdigit() or term in DAYS or term in MONTHS:
-            columns.append("day")
+            columns = (*columns, "day")
         if word.root and not thorough:
             forms = (*forms, word.root)
-        if is_own:
-            kind_forms = _forms_of_kind(word)
-        else:
-            kind_forms = ()
-        forms = (*forms, *kind_forms)
         tells = (word.is_telling if is_personal else word.is_topical) and term not in verbs
-        tells = tells or bool(kind_forms)
-        terms.append(QueryTerm(i, forms, tuple(columns), tells))
+        if is_own and (kind_forms := _forms_of_kind(word)):
+            forms = (*forms, *kind_forms)
+            tells = True
+        terms.append(QueryTerm(i, forms, columns, tells))
     return QueryTerms(tuple(terms), _voice(plain_words))
 
 

@@ -67,10 +67,15 @@ def names_self(text: str) -> bool:
     """Tell whether a text has a word for its user, be it in what asks for something."""
     lower_text = text.lower().replace("\u2019", "'")
     words = _tokens(lower_text)
-    if not _SELF.isdisjoint(words) or any(x in lower_text for x in SELF_CJK):
+    if not _SELF.isdisjoint(words):
+        return True
+    is_ascii = lower_text.isascii()
+    if not is_ascii and any(x in lower_text for x in SELF_CJK):
         return True
     if not _VERBS.isdisjoint(words):
         return "\u00bf" in text or text.rstrip(CLOSING).endswith(_MARKS)
+    if is_ascii:
+        return False
     if _OWNED_END in lower_text and _OWNED.search(lower_text) is not None:
         return True
     return _UNTOLD_JA.match(lower_text[-MAX_QUESTION:]) is not None
