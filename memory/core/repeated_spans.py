@@ -26,6 +26,8 @@ def without_repeated_spans(text: str, tag: str | None = None) -> str:
     may be what the text speaks of. tag: only spans with this one are ours, None for any. The cost
     is linear.
     """
+    if "<" not in text and "&lt;" not in text:
+        return text
     parts: list[str] = []
     part_start = 0
     for begin, end in _spans(text, tag):

@@ -17,14 +17,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import ChainMap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import Any
 
 from memory.errors import StoreUnavailable
 from memory.retrieval.gate import ScoredHit, find_passing, may_pass
+from memory.retrieval.stored_forms import StoredForms
 from memory.search.postings import (
     BITS,
     PostedRow,
@@ -43,24 +44,19 @@ from memory.stores.sql.index.message_index import MadeDocuments
 from memory.stores.sql.rows.messages import SearchQuery
 from memory.stores.sql.rows.recall_rows import RankedRows
 
-if TYPE_CHECKING:
-    from memory.stores.sql.index.stems import Stemmer
-
 log = logging.getLogger("mnemogate")
 # Of all postings.
 BYTES = 12 << 20
 # Of a scope, beside its postings.
 SCOPE_BYTES = 600
-# Of the stemmer's own cache.
-STEM_BYTES = 256 << 10
-# Stored forms that are kept, and characters of such a word.
-MOST_FORMS, FORM_CHARACTERS = 8192, 32
 # After which a scope's postings make room for another's.
 IDLE_SECONDS = 60.0
 # Documents that were put and are not read yet.
 MOST_UNREAD = 64
 # That are read at once.
 FEW_ROWS = 32
+# Messages without words in the index: that a search makes words of, and of these at once.
+MOST_WAITING, WAITING_BATCH = 512, 32
 # Of texts whose words are made at once.
 WAITING_CHARACTERS = 1 << 16
 # Scopes that are known to have been searched, or to have no postings.
@@ -132,8 +128,7 @@ def _columns_of_words(document: DocumentWords, forms: Mapping[str, str]) -> dict
     columns_by_form: dict[str, int] = {}
     for column, words in document.items():
         column_bit = BITS[column]
-        for word in words:
-            form = forms[word]
+        for form in map(forms.__getitem__, words):
             columns_by_form[form] = columns_by_form.get(form, 0) | column_bit
     return columns_by_form
 
@@ -174,10 +169,7 @@ class ActiveScopes:
     def __init__(self, db: Database, max_bytes: int = BYTES) -> None:
         self._db = db
         self._max_bytes = max_bytes
-        # Not loaded before it is needed.
-        self._stemmer: Stemmer | None = None
-        # Of words, as they are stored.
-        self._forms: dict[str, str] = {}
+        self._forms = StoredForms()
         self._version: tuple[int, int] | None = None
         # The one used last comes last.
         self._scopes: dict[int, ActiveScope] = {}
@@ -241,7 +233,7 @@ class ActiveScopes:
         if not words:
             return None
         try:
-            forms = self._stored_forms(words, scope_mark(scope_id), keep_all=True)
+            forms = self._forms.look_up(words, scope_mark(scope_id), keep_all=True)
         except Stale:
             return None
         return stored_terms(terms, forms)
@@ -263,10 +255,26 @@ class ActiveScopes:
 
     async def read_waiting(self, scope: ActiveScope) -> bool:
         """Add what waits for the index, by its texts; return whether that is all there is."""
-        pending_rows = scope.parts[MESSAGES_INDEX].pending
-        if len(pending_rows) > MOST_UNREAD:
+        waiting_count = len(scope.parts[MESSAGES_INDEX].pending)
+        if waiting_count > MOST_WAITING:
             return False
-        keys = [scope.parts[MESSAGES_INDEX].rows.keys[number] for number in pending_rows]
+        while await self._read_some(scope):
+            pending_count = len(scope.parts[MESSAGES_INDEX].pending)
+            if not pending_count:
+                return True
+            if pending_count >= waiting_count:
+                return False
+            waiting_count = pending_count
+            # Others run between the portions.
+            await asyncio.sleep(0)
+        return False
+
+    async def _read_some(self, scope: ActiveScope) -> bool:
+        """Add some documents that wait; return whether the scope is still whole and at hand."""
+        part = scope.parts.get(MESSAGES_INDEX)
+        if part is None:
+            return False
+        keys = [part.rows.keys[number] for number in islice(part.pending, WAITING_BATCH)]
         make = partial(message_index.make_documents, keys=keys, max_characters=WAITING_CHARACTERS)
         try:
             documents = await self._db.read(make, small=True, of=NO_TURNS)
@@ -275,10 +283,9 @@ class ActiveScopes:
         if documents is None or self.find(scope.scope_id) is not scope:
             return False
         self._weigh(scope, lambda s: self._add_made(s, documents))
-        is_complete = scope.is_whole and not scope.parts[MESSAGES_INDEX].pending
         # Of others first, since this one was used just now.
         self._make_room()
-        return is_complete
+        return scope.is_whole
 
     def _add_made(self, scope: ActiveScope, made_documents: MadeDocuments) -> None:
         """Add documents that the index does not have yet, and keep them for it."""
@@ -294,7 +301,7 @@ class ActiveScopes:
             return
         part.ahead.update([pending_by_key[key] for key in documents])
         for key, document in documents.items():
-            self._db.index_changes.documents.put((key, made_documents.limit), document)
+            self._db.index_changes.keep_document(key, made_documents.limit, document)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -302,14 +309,6 @@ class ActiveScopes:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _stems(self) -> Stemmer:
-        if self._stemmer is None:
-            # Only searches beside Postgres need this tokenizer.
-            from memory.stores.sql.index.stems import Stemmer
-
-            self._stemmer = Stemmer(STEM_BYTES)
-        return self._stemmer
 
     def _catch_up(self) -> bool:
         """Follow what changed since the last time; return whether that is known at all."""
@@ -366,41 +365,11 @@ class ActiveScopes:
         self, part: ScopePostings, documents: Mapping[int, DocumentWords], prefix: str
     ) -> None:
         """Add documents by their words. prefix: of their scope. Raises Stale."""
-        words = {
-            w
-            for document in documents.values()
-            for column_words in document.values()
-            for w in column_words
-        }
-        forms = self._stored_forms(words, prefix)
+        words: set[str] = set()
+        for document in documents.values():
+            words.update(*document.values())
+        forms = self._forms.look_up(words, prefix)
         part.add_documents({k: _columns_of_words(x, forms) for k, x in documents.items()})
-
-    def _stored_forms(
-        self, words: Collection[str], prefix: str, *, keep_all: bool = False
-    ) -> Mapping[str, str]:
-        """Return at least the stored forms of these words.
-
-        Raises Stale if one stands for another word too; keep_all: if one is split at all.
-        """
-        forms = self._forms
-        new_words = [word for word in words if word not in forms]
-        if not new_words:
-            return forms
-        if len(forms) + len(new_words) > MOST_FORMS:
-            forms.clear()
-            new_words = [*words]
-        extra_forms: dict[str, str] = {}
-        for word, tokens in zip(
-            new_words, self._stems().tokens(new_words, len(prefix)), strict=True
-        ):
-            if len(tokens) > 1 and (keep_all or any(t.startswith(prefix) for t in tokens[1:])):
-                raise Stale
-            # The form of a long word depends on the mark, and so does whether several are one.
-            target = forms if len(tokens) == 1 and len(word) <= FORM_CHARACTERS else extra_forms
-            target[word] = tokens[0]
-        if extra_forms:
-            return ChainMap(extra_forms, forms)
-        return forms
 
     def _weigh(self, scope: ActiveScope, change: Callable[[ActiveScope], None]) -> None:
         previous_size = scope.size

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
@@ -38,11 +37,10 @@ TOKENS, WINDOW_SHARE = 600, 0.05
 MAX_QUERY_CHARACTERS = 2000
 # Characters of a text whose words are looked for in a body.
 PROBED_CHARACTERS = 120
-# Characters of a message of which it is kept whether it tells something.
-MAX_KEPT_CHARACTERS = 600
 # Items that a conversation remembers to have shown
 MAX_RECALLED = 100
 HEADING = "Found in memory; it may or may not matter here."
+ITEM_START = "- ("
 # A line of recalled items, as a model may repeat it.
 _ITEM = re.compile(
     r"^[ \t>*]{0,8}(?:- \(\d{4}-\d\d-\d\d"
@@ -108,17 +106,7 @@ class AlreadyThere:
 def _says_nothing(earlier_message: str, message: str) -> bool:
     """Tell whether a user's earlier message tells nothing, or only asks for what this one does."""
     words = own_words(earlier_message)
-    return not _tells_something(words) or is_like_request(words, message)
-
-
-def _tells_something(words: str) -> bool:
-    if len(words) > MAX_KEPT_CHARACTERS:
-        return has_statement(words)
-    return _kept_statement(words)
-
-
-# A conversation of the same matter finds the same messages again and again.
-_kept_statement = lru_cache(1024)(has_statement)
+    return not has_statement(words) or is_like_request(words, message)
 
 
 class ShownAs(NamedTuple):
@@ -185,11 +173,19 @@ def _spoken(hit: Hit) -> str:
     return text
 
 
-def _without_ours(hit: Hit, tag: str) -> str:
-    """Return what a hit says, without what a model repeated of our own spans."""
+def _beginnings(hit: Hit, tag: str) -> tuple[str, str]:
+    """Return how a hit begins, and without what a model repeated of our own spans."""
+    spoken_text = _spoken(hit)
     if hit.get("role") == "user":
-        return without_repeated_spans(_spoken(hit), tag)
-    return _ITEM.sub("", without_repeated_spans(_spoken(hit)))
+        own_text = without_repeated_spans(spoken_text, tag)
+    else:
+        own_text = without_repeated_spans(spoken_text)
+        if ITEM_START in own_text or HEADING in own_text:
+            own_text = _ITEM.sub("", own_text)
+    whole_beginning = shown_beginning(spoken_text)
+    if own_text == spoken_text:
+        return whole_beginning, whole_beginning
+    return whole_beginning, shown_beginning(own_text)
 
 
 def _said_by(hit: Hit) -> str:
@@ -225,16 +221,15 @@ def render_recall(
     shown_hits: list[Hit] = []
     size = 0
     for hit in hits:
+        if len(shown_hits) == ITEMS:
+            break
         if already_there.has_shown(hit):
             continue
-        whole_beginning = shown_beginning(_spoken(hit))
-        words = shown_beginning(_without_ours(hit, tag))
+        whole_beginning, words = _beginnings(hit, tag)
         if not words or words in lines or already_there.holds(hit, words):
             continue
         if words != whole_beginning and whole_beginning in already_there.beginnings:
             continue
-        if len(shown_hits) == ITEMS:
-            break
         day = day_of(hit["created_at"], presentation.zone)
         line = f"- ({day}{_said_by(hit)}) {escape(words)}"
         # No text has more tokens than bytes, so that few lines need no counting.

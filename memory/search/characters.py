@@ -55,6 +55,8 @@ def fold_characters(text: str) -> str:
 
     A Turkish dotless i is an i, and ё is е: people write both.
     """
+    if text.isascii():
+        return text
     if not unicodedata.is_normalized("NFKC", text):
         text = unicodedata.normalize("NFKC", text)
     if _IS_FOLDED.search(text):

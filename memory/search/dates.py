@@ -24,6 +24,8 @@ _CJK = re.compile(
     r"(?:((?:19|20)\d\d)\s*年\s*)?(1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九])\s*月(?!\s*[个個])(?:\s*(\d{1,"
     r"2})\s*[日号])?"
 )
+_CENTURIES = ("19", "20")
+_MONTH_BEGINNINGS = tuple([name[:3] for name in MONTHS])
 _NUMERALS = {
     name: i
     for i, name in enumerate(
@@ -59,10 +61,13 @@ class DateRange:
 
 def dates_in(query: str) -> Sequence[DateRange]:
     """Return the dates that the query names, in their most exact reading."""
+    # Few queries have any: that shows sooner than the patterns are searched.
+    has_year = any(x in query for x in _CENTURIES)
     dates = [
-        DateRange(int(m[1]), int(m[2]), int(m[3]) if m[3] else None) for m in _ISO.finditer(query)
+        DateRange(int(m[1]), int(m[2]), int(m[3]) if m[3] else None)
+        for m in (_ISO.finditer(query) if has_year else ())
     ]
-    for m in _MONTH.finditer(query):
+    for m in _MONTH.finditer(query) if _may_name_month(query) else ():
         day = m["before"] or m["after"]
         name = m["month"].lower()
         if name in _VERBS and not (
@@ -82,4 +87,9 @@ def dates_in(query: str) -> Sequence[DateRange]:
         )
         for m in (_CJK.finditer(query) if "月" in query else ())
     ]
-    return dates or [DateRange(int(m[0])) for m in _YEAR.finditer(query)]
+    return dates or [DateRange(int(m[0])) for m in (_YEAR.finditer(query) if has_year else ())]
+
+
+def _may_name_month(query: str) -> bool:
+    folded_query = query.casefold()
+    return any(x in folded_query for x in _MONTH_BEGINNINGS)

@@ -17,7 +17,8 @@ JOINED = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:[_./\\:-]|::|->)[^\W_]++)+")
 JOINT = re.compile(r"[_./\\:>-][^\W_]")
 COMPOUND = re.compile(r"[^\W\d_]++(?:[-/][^\W\d_]++){1,2}")
 HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
-UPPER = re.compile(r"[A-Z]")
+# Whether `HUMP` is in a text: looked for at its capitals, of which prose has few.
+HAS_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|[A-Z][a-z])")
 PARTS = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+")
 STEP = re.compile(r"[./\\:]+|->")
 WORD = re.compile(r"[^\W_]+")
@@ -27,8 +28,6 @@ IDENTIFIER_CHARACTERS = 100
 MOST_PARTS = 8
 NAME_CHARACTERS = 50
 MEAN_CHARACTERS = 2.5
-# Of a text that is searched by its capitals.
-PROSE_CHARACTERS = 2000
 # Of a part that is a word of its own.
 PART_CHARACTERS = 2
 
@@ -42,19 +41,10 @@ def identifier_words(text: str, *, compounds: bool = True) -> Iterator[str]:
     for compound in dict.fromkeys(JOINED.findall(text) if JOINT.search(text) else ()):
         if compounds or not COMPOUND.fullmatch(compound):
             yield from _wholes(compound)
-    if _has_hump(text):
+    if HAS_HUMP.search(text):
         for word in dict.fromkeys(WORD.findall(text)):
             if not word.islower() and len(word) <= NAME_CHARACTERS and word.isascii():
                 yield from _humps(word)
-
-
-def _has_hump(text: str) -> bool:
-    """Tell whether `HUMP` is in a text: looked for at its capitals, of which prose has few."""
-    if len(text) > PROSE_CHARACTERS:
-        return HUMP.search(text) is not None
-    return any(
-        HUMP.search(text, max(0, m.start() - 1), m.start() + 3) for m in UPPER.finditer(text)
-    )
 
 
 def _wholes(compound: str) -> Iterator[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
-from functools import cache, lru_cache
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
 from memory.search.stemming import light_stem, snowball_stem
+from memory.search.word_tables import word_table
 
 FOLDER = Path(__file__).parent / "languages" / "common"
 LAST_LATIN = "\u024f"
@@ -71,7 +72,7 @@ def guess_languages(words: Collection[str]) -> tuple[str, ...]:
         return ENGLISH_ALONE
     markers = _markers()
     looked_up = [*islice(words, MAX_MARKERS_READ)]
-    marker_counts = sum([markers[word] for word in looked_up if word in markers])
+    marker_counts = sum(filter(None, map(markers.get, looked_up)))
     fields = array("I", marker_counts.to_bytes(len(LATIN) * MARK_BYTES, sys.byteorder))
     is_of_a_list = max(fields) >> POINT_BITS >= MARKER_SHARE * len(looked_up)
     if not is_of_a_list and _is_unlisted(looked_up):
@@ -84,22 +85,30 @@ def guess_languages(words: Collection[str]) -> tuple[str, ...]:
     return tuple([LATIN[i] for _, i in candidates])
 
 
-def _is_unlisted(words: Collection[str]) -> bool:
+def _is_unlisted(words: Iterable[str]) -> bool:
     """Tell whether too few words in Latin letters stand in the list of any one language."""
-    latin = [word for word in words if word[0] <= LAST_LATIN]
-    if len(latin) < MIN_LOOKED_UP:
+    all_counts = sum(map(_listings_by_word.__getitem__, words))
+    *list_counts, latin_count = all_counts.to_bytes(len(LATIN) + 1, sys.byteorder)
+    if latin_count < MIN_LOOKED_UP:
         return False
-    list_counts = sum(map(_listing_languages, latin)).to_bytes(len(LATIN), sys.byteorder)
-    return max(list_counts) < LISTED_SHARE * len(latin)
+    return max(list_counts) < LISTED_SHARE * latin_count
 
 
-@lru_cache(CACHED_LISTINGS)
 def _listing_languages(word: str) -> int:
-    """Return a number with a byte for each language in Latin letters: 1 if its list has a word."""
+    """Return a number with a byte for each language in Latin letters: 1 if its list has a word.
+
+    A last byte counts the words in Latin letters.
+    """
+    if word[0] > LAST_LATIN:
+        return 0
     hashes, languages = _listings()
     code = hash(word)
     i = bisect_left(hashes, code)
-    return _spread_bits()[languages[i]] if i < len(hashes) and hashes[i] == code else 0
+    is_listed = i < len(hashes) and hashes[i] == code
+    return _spread_bits()[languages[i] if is_listed else 0]
+
+
+_listings_by_word = word_table(_listing_languages, CACHED_LISTINGS)
 
 
 def script_language(word: str) -> str:
@@ -229,9 +238,9 @@ def _listings() -> tuple[array[int], array[int]]:
 
 @cache
 def _spread_bits() -> Sequence[int]:
-    """Return for each set of languages a number with a byte for each of them."""
+    """Return for each set of languages a number with a byte for each of them, and one more."""
     return [
-        int.from_bytes([bits >> i & 1 for i in range(len(LATIN))], sys.byteorder)
+        int.from_bytes([*[bits >> i & 1 for i in range(len(LATIN))], 1], sys.byteorder)
         for bits in range(1 << len(LATIN))
     ]
 

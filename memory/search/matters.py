@@ -5,15 +5,14 @@ A fact that replaces another one is about the same matter, and often shares no w
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from memory.search.characters import IS_UNSPACED, WHOLE_WORD
 from memory.search.folding import fold_text
 from memory.search.languages.matters import MATTERS, MATTERS_CJK
+from memory.search.word_tables import word_table
 
 MAX_CHARACTERS = 4000
-# Whose matters are kept, and of such a word.
-CACHED_WORDS, WORD_CHARACTERS = 2048, 64
+# Whose matters are kept.
+CACHED_WORDS = 4096
 
 
 def _read(words: str) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -32,18 +31,22 @@ _CJK = {name: tuple(fold_text(words).split()) for name, words in MATTERS_CJK.ite
 def find_matters(text: str) -> frozenset[str]:
     """Return the names of the matters that a text speaks of."""
     folded_text = fold_text(text[:MAX_CHARACTERS])
-    words = set(WHOLE_WORD.findall(folded_text))
-    matters = {name for word in words for name in _matters_of(word[:WORD_CHARACTERS])}
+    matters: set[str] = set()
+    matters.update(*map(_matters_by_word.__getitem__, WHOLE_WORD.findall(folded_text)))
     if IS_UNSPACED.search(folded_text):
         matters |= {name for name, parts in _CJK.items() if any(x in folded_text for x in parts)}
     return frozenset(matters)
 
 
-@lru_cache(CACHED_WORDS)
 def _matters_of(word: str) -> tuple[str, ...]:
     """Return the matters that one folded word speaks of."""
     return tuple(
-        name
-        for name, (whole_words, beginnings) in _WORDS.items()
-        if word in whole_words or word.startswith(beginnings)
+        [
+            name
+            for name, (whole_words, beginnings) in _WORDS.items()
+            if word in whole_words or word.startswith(beginnings)
+        ]
     )
+
+
+_matters_by_word = word_table(_matters_of, CACHED_WORDS)

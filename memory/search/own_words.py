@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from memory.search.characters import CJK, WHOLE_WORD
@@ -19,7 +20,7 @@ from memory.search.languages.questions import (
     WH_CJK,
     WORK_CJK,
 )
-from memory.search.languages.requests import CLAUSES, KEEPING
+from memory.search.languages.requests import CLAUSE_HINTS, CLAUSES, IN_PARTS, KEEPING
 from memory.search.languages.self_words import SELF_CJK
 from memory.search.lexicon import script_language
 from memory.search.request_verbs import WORK_VERBS, leading_word
@@ -55,14 +56,21 @@ _ASKS = re.compile(
     r"|(?:kannst|könntest|können|könnten|weißt|hast|würdest) (?:du|sie)\b"
     r"|(?:puedes|podrías|puede|sabes|me puedes|me podrías)\b"
 )
-_KEEPING = re.compile("|".join(KEEPING.values()))
-_CLAUSE = re.compile("|".join(CLAUSES.values()))
+_KEEPING = [
+    re.compile("|".join([x for language, x in KEEPING.items() if language not in IN_PARTS])),
+    re.compile("|".join([KEEPING[language] for language in IN_PARTS])),
+]
+_CLAUSE = re.compile("|".join([x for name, x in CLAUSES.items() if name not in CLAUSE_HINTS]))
+_HINTED_CLAUSE = re.compile("|".join([CLAUSES[language] for language in CLAUSE_HINTS]))
+_HINTS = frozenset(chain.from_iterable(CLAUSE_HINTS.values()))
 _WH = word_set(" ".join(WH.values()))
 _QUESTION_MARKS = ("?", "？", "؟", "?")
 # Of a part of a sentence that tells something.
 MIN_PART_WORDS, MIN_PART_CHARACTERS_CJK = 3, 4
 # Characters of a message that may be nothing but a request.
 MAX_REQUEST = 300
+# Texts of which is kept what was read of them, and characters of such a text.
+KEPT_TEXTS, MAX_KEPT_CHARACTERS = 1024, 600
 # Of a message of a single word.
 MIN_ANSWER_CHARACTERS = 3
 
@@ -80,7 +88,14 @@ def own_words(text: str) -> str:
 
 
 def read_own_words(text: str) -> OwnWords:
-    """Return the parts of a user's message that they wrote themselves, and why others are not.
+    """Return the parts of a user's message that they wrote themselves, and why others are not."""
+    if len(text) <= MAX_KEPT_CHARACTERS:
+        return _kept_own_words(text)
+    return _read_own_words(text)
+
+
+def _read_own_words(text: str) -> OwnWords:
+    """Return the result of `read_own_words`.
 
     Left out are fenced and other code, logs, quoted lines and long quotations; of a document behind
     a request only what stands around it stays, and of a very long text its beginning and its end.
@@ -104,7 +119,12 @@ def read_own_words(text: str) -> OwnWords:
         half_length = MAX_CHARACTERS // 2
         if len(words) > MAX_CHARACTERS:
             words = f"{words[:half_length]}\n\n{words[-half_length:]}"
-    return OwnWords(words, tuple(reasons))
+    # Mostly they are equal, and one is kept.
+    return OwnWords(text if words == text else words, tuple(reasons))
+
+
+# A message is searched for, read by extraction, and found again and again.
+_kept_own_words = lru_cache(KEPT_TEXTS)(_read_own_words)
 
 
 def _unquoted_lines(text: str, reasons: dict[Reason, None]) -> Iterator[str]:
@@ -147,7 +167,16 @@ def _is_pasted(line: str) -> bool:
 
 def has_statement(text: str) -> bool:
     """Tell whether any sentence tells something: no question, request or small talk."""
-    return any(_is_statement(s) for s in sentences(text))
+    if len(text) <= MAX_KEPT_CHARACTERS:
+        return _kept_statement(text)
+    return _has_statement(text)
+
+
+def _has_statement(text: str) -> bool:
+    return any(map(_is_statement, sentences(text)))
+
+
+_kept_statement = lru_cache(KEPT_TEXTS)(_has_statement)
 
 
 def is_like_request(earlier_message: str, message: str) -> bool:
@@ -175,6 +204,8 @@ def is_like_request(earlier_message: str, message: str) -> bool:
 @lru_cache(4)
 def _verb_of(message: str) -> tuple[str, bool]:
     """Return the word where a request has its verb; whether it is the last, as in Hindi."""
+    if message.isascii():
+        return _word_at(message, is_last=False), False
     last_word = _word_at(message, is_last=True)
     is_last = last_word != "" and script_language(last_word) == "hi"
     return (last_word if is_last else _word_at(message, is_last=False)), is_last
@@ -196,8 +227,7 @@ def may_tell(text: str) -> bool:
 
     A question or a request that speaks of the user may, and so may a single word, which answers.
     """
-    parts = sentences(text)
-    if any(_is_statement(s) or mentions_self(s) for s in parts):
+    if has_statement(text) or any(map(mentions_self, sentences(text))):
         return True
     words = WORD.findall(text)
     return len(words) == 1 and _is_answer(words[0].lower())
@@ -208,7 +238,7 @@ def _is_answer(word: str) -> bool:
     if len(word) < MIN_ANSWER_CHARACTERS or CJK.search(word):
         return False
     asks = word in WORK_VERBS or word in _WH
-    return not (asks or is_small_talk(word) or _KEEPING.fullmatch(word))
+    return not (asks or is_small_talk(word) or any(x.fullmatch(word) for x in _KEEPING))
 
 
 def sentences(text: str) -> list[str]:
@@ -232,11 +262,22 @@ def _is_statement(sentence: str) -> bool:
         return bool(bare)
     # The long patterns are searched last, since most sentences neither ask nor request.
     is_wh = _is_wh(bare, first_word, is_cjk=is_cjk)
-    if not is_wh and (is_cjk or len(bare) > len(first_word)) and _KEEPING.search(bare):
+    if not is_wh and (is_cjk or len(bare) > len(first_word)) and _asks_to_keep(bare):
         return True
     if works and is_cjk and mentions_self(sentence):
         return True
-    return _CLAUSE.search(bare) is not None or _has_telling_part(sentence)
+    return _has_clause(bare) or _has_telling_part(sentence)
+
+
+def _asks_to_keep(bare: str) -> bool:
+    return any(pattern.search(bare) for pattern in _KEEPING)
+
+
+def _has_clause(bare: str) -> bool:
+    """Tell whether a sentence has a subordinate clause that may tell something."""
+    if _CLAUSE.search(bare):
+        return True
+    return any(x in bare for x in _HINTS) and _HINTED_CLAUSE.search(bare) is not None
 
 
 def _asks(bare: str, *, is_cjk: bool) -> bool:

@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -230,7 +231,8 @@ class ScopePostings:
                 raise Stale
             row = number << MASK_BITS
             postings += [
-                (hash(word) & HASH) << CODE_BITS | row | columns for word, columns in words.items()
+                (code & HASH) << CODE_BITS | row | columns
+                for code, columns in zip(map(hash, words), words.values(), strict=True)
             ]
             numbers.append(number)
         if postings:
@@ -319,11 +321,12 @@ class ScopePostings:
             if code_lists:
                 return code_lists[0]
             return []
-        columns: dict[int, int] = {}
+        # The codes of one row differ in their columns alone.
+        code_by_number: dict[int, int] = {}
         for code in chain.from_iterable(code_lists):
             number = code >> MASK_BITS
-            columns[number] = columns.get(number, 0) | code & ANY_COLUMN
-        return [number << MASK_BITS | column_bits for number, column_bits in columns.items()]
+            code_by_number[number] = code_by_number.get(number, 0) | code
+        return list(code_by_number.values())
 
 
 def _column_weight(columns: int, allowed_columns: int) -> float:
@@ -368,12 +371,16 @@ def parse_terms(rows: PostedRows, listing: str) -> dict[str, array[int]]:
     return postings_by_form
 
 
+@cache
+def _column_bits(columns: tuple[str, ...]) -> int:
+    return sum([BITS[name] for name in columns])
+
+
 def stored_terms(query_terms: QueryTerms, forms: Mapping[str, str]) -> StoredTerms:
     """Return the terms of a query as they are stored. forms: the stored form of each word."""
+    form = forms.__getitem__
     terms = [
-        StoredTerm(
-            tuple([forms[w] for w in words]), sum([BITS[name] for name in columns]), is_topical
-        )
+        StoredTerm(tuple(map(form, words)), _column_bits(columns), is_topical)
         for _, words, columns, is_topical in query_terms.terms
     ]
     return StoredTerms(terms, None if query_terms.voice is None else forms[query_terms.voice])

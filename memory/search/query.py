@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -22,9 +22,9 @@ from typing import NamedTuple
 from memory.search.characters import CJK, pairs_of
 from memory.search.irregular import forms_of
 from memory.search.kinds import kinds_in
-from memory.search.request_verbs import request_verbs
+from memory.search.request_verbs import WORK_VERBS, request_verbs
 from memory.search.self_mention import mentions_self, names_self
-from memory.search.text_terms import WORD, QueryWord, query_words, text_words
+from memory.search.text_terms import WORD, QueryWord, query_words, text_words, written_words
 from memory.search.vocabulary import DAYS, MONTHS, STOP
 
 NAMED = re.compile(r"\s*\**([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?)\**[:：]\s")
@@ -34,8 +34,12 @@ DIGITS = "0123456789bcdfghjklmnpqrstvwz"
 # Of what makes words of a text and of a query (`index_text`, `term_lookups`): another number for
 # another result, so that nothing made before is taken for it.
 TERMS_VERSION = 3
-# The columns that every term is looked up in.
-PLACES = ("body", "speaker", "prev")
+# The columns that every term is looked up in; in a quick search one that is no name.
+PLACES: tuple[str, ...] = ("body", "speaker", "prev")
+SAID_PLACES = ("body", "prev")
+# By which a query speaks of who asks, and of who answers.
+_USER_WORDS = frozenset({"i", "me", "my", "mine", "myself"})
+_ASSISTANT_WORDS = frozenset({"you", "your", "yours"})
 # Most terms of a query.
 TERMS = 32
 # Of one that each turn asks.
@@ -180,35 +184,41 @@ def query_terms(query: str, *, thorough: bool = True) -> QueryTerms:
     are.
     """
     chosen_words = _chosen_words(query, thorough=thorough)
-    query_words = WORD.findall(query)
+    plain_words = written_words(query)
     names = None
     if not thorough:
-        names = {w.lower() for w in query_words if not w.islower()}
+        names = {w.lower() for w in plain_words if not w.islower()}
     used_forms: set[str] = set()
     terms: list[QueryTerm] = []
     is_personal, is_own = (not thorough and asks(query) for asks in (mentions_self, names_self))
-    verbs = frozenset() if thorough else request_verbs(query)
+    verbs = frozenset() if thorough else _request_verbs(query, chosen_words)
     for i, word in enumerate(chosen_words):
         term = word.word
         forms = forms_of(word)
-        if used_forms.intersection(forms):
+        if not used_forms.isdisjoint(forms):
             # A form of a word that was looked up already.
             continue
         used_forms.update(forms)
-        columns = ["body", "prev"] if names is not None and term not in names else [*PLACES]
+        columns = PLACES
+        if names is not None and term not in names:
+            columns = SAID_PLACES
         if term.isdigit() or term in DAYS or term in MONTHS:
-            columns.append("day")
+            columns = (*columns, "day")
         if word.root and not thorough:
             forms = (*forms, word.root)
-        if is_own:
-            kind_forms = _forms_of_kind(word)
-        else:
-            kind_forms = ()
-        forms = (*forms, *kind_forms)
         tells = (word.is_telling if is_personal else word.is_topical) and term not in verbs
-        tells = tells or bool(kind_forms)
-        terms.append(QueryTerm(i, forms, tuple(columns), tells))
-    return QueryTerms(tuple(terms), _voice(query_words))
+        if is_own and (kind_forms := _forms_of_kind(word)):
+            forms = (*forms, *kind_forms)
+            tells = True
+        terms.append(QueryTerm(i, forms, columns, tells))
+    return QueryTerms(tuple(terms), _voice(plain_words))
+
+
+def _request_verbs(query: str, words: Sequence[QueryWord]) -> frozenset[str]:
+    """Return the verbs of requests in a query, if any of these words may be one."""
+    if WORK_VERBS.isdisjoint([word.word for word in words]):
+        return frozenset()
+    return request_verbs(query)
 
 
 def _forms_of_kind(word: QueryWord) -> tuple[str, ...]:
@@ -240,11 +250,11 @@ def word_lookup(scope_id: int, word: str) -> TermLookup:
     return TermLookup(0, "body", f'body : "{scope_mark(scope_id)}{word}"', (word,))
 
 
-def _voice(query_words: Sequence[str]) -> str | None:
+def _voice(query_words: Iterable[str]) -> str | None:
     """Return who probably said it, if a query of these words asks about I or you."""
-    words = {w.lower() for w in query_words}
-    names_user = bool(words & {"i", "me", "my", "mine", "myself"})
-    names_assistant = bool(words & {"you", "your", "yours"})
+    words = set(map(str.lower, query_words))
+    names_user = not _USER_WORDS.isdisjoint(words)
+    names_assistant = not _ASSISTANT_WORDS.isdisjoint(words)
     if names_user == names_assistant:
         return None
     if names_user:

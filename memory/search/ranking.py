@@ -331,15 +331,11 @@ class Ranking:
         leading row, if they may be shown.
         """
         for key in self.leading_rows():
-            for neighbour, share in zip(
-                beside.get(key, (None, None)), (PRECEDES, FOLLOWS), strict=True
-            ):
-                if neighbour is not None:
-                    self._hits.setdefault(neighbour.key, neighbour)
-                    score_parts = self._parts.setdefault(neighbour.key, {})
-                    score_parts["neighbour"] = (
-                        score_parts.get("neighbour", 0.0) + share * self._base[key]
-                    )
+            before, after = beside.get(key, (None, None))
+            if before is not None:
+                self._add_neighbour(before, PRECEDES * self._base[key])
+            if after is not None:
+                self._add_neighbour(after, FOLLOWS * self._base[key])
         self._add_priors()
         ranked_keys = sorted(
             [(sum(score_parts.values()), k) for k, score_parts in self._parts.items()], reverse=True
@@ -358,12 +354,22 @@ class Ranking:
             }
         return ranked_rows
 
+    def _add_neighbour(self, row: SearchHits, score: float) -> None:
+        """Add what a row beside a leading one is worth."""
+        score_parts = self._parts.get(row.key)
+        if score_parts is None:
+            self._parts[row.key] = {"neighbour": score}
+            self._hits.setdefault(row.key, row)
+        else:
+            score_parts["neighbour"] = score_parts.get("neighbour", 0.0) + score
+
     def _add_priors(self) -> None:
         """Add what hits are worth by their speaker, date, session and words of time.
 
         A session is a conversation on one day.
         """
-        groups = {key: (hit.place, int(hit.at // DAY)) for key, hit in self._hits.items()}
+        hits = self._hits
+        groups = {key: (hits[key].place, hits[key].at // DAY) for key in self._parts}
         sessions = self._sessions(groups)
         dates = dates_in(self._query)
         timely = asks_when(self._query)
@@ -374,11 +380,11 @@ class Ranking:
                 score_parts["speaker"] = SPEAKER
             elif key in voiced:
                 score_parts["speaker"] = VOICE
-            if dates and any(d.holds(self._hits[key].at) for d in dates):
+            if dates and any(d.holds(hits[key].at) for d in dates):
                 score_parts["date"] = DATE
             if part := sessions.get(groups[key]):
                 score_parts["session"] = part
-            if timely and TIME_WORDS.search(self._hits[key].text):
+            if timely and TIME_WORDS.search(hits[key].text):
                 score_parts["time"] = TIMELY
 
     def _coverage(self, key: int) -> float:
@@ -393,37 +399,31 @@ class Ranking:
         return float(key in self._weight)
 
     def _score_parts(
-        self, keys: Iterable[int], similarities: Mapping[int, float]
+        self, keys: Collection[int], similarities: Mapping[int, float]
     ) -> dict[int, dict[str, float]]:
         """Return the parts of the score that come from keywords and similarity.
 
         similarities: from 0 to 1.
         """
         weight = self._weight
-        own_weight = self._matches.own
         highest_weight = max([weight.get(k, 0.0) for k in self._hits], default=0.0)
+        parts_by_key = {k: {"keyword": weight[k] / highest_weight} for k in keys if k in weight}
+        if not similarities:
+            return parts_by_key
+        own_weight = self._matches.own
         highest_own_weight = max([own_weight.get(k, 0.0) for k in self._hits], default=0.0)
         share = 1.0
         if highest_own_weight:
             share = MEANING * (
                 1 - highest_own_weight / max(highest_own_weight, self._matches.asked)
             )
-        parts_by_key: dict[int, dict[str, float]] = {}
         for key in keys:
-            score_parts: dict[str, float] = {}
-            if key in weight:
-                score_parts["keyword"] = weight[key] / highest_weight
-            if (
-                similarities
-                and (
-                    similarity_share := share
-                    * similarities.get(key, 0.0)
-                    * (1 - score_parts.get("keyword", 0.0) / FADED)
-                )
-                > 0
-            ):
+            score_parts = parts_by_key.get(key, {})
+            similarity_share = (
+                share * similarities.get(key, 0.0) * (1 - score_parts.get("keyword", 0.0) / FADED)
+            )
+            if similarity_share > 0:
                 score_parts["meaning"] = similarity_share
-            if score_parts:
                 parts_by_key[key] = score_parts
         return parts_by_key
 
@@ -442,9 +442,9 @@ class Ranking:
             }
         return {}
 
-    def _sessions(self, groups: Mapping[int, tuple[int, int]]) -> dict[tuple[int, int], float]:
+    def _sessions(self, groups: Mapping[int, tuple[int, float]]) -> dict[tuple[int, float], float]:
         """Return the part of the score of each session: the sum of its best hits, normalised."""
-        scores_by_session: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
+        scores_by_session: defaultdict[tuple[int, float], list[float]] = defaultdict(list)
         for key, score in self._base.items():
             scores_by_session[groups[key]].append(score)
         sums = {

@@ -40,11 +40,19 @@ from memory.search.lexicon import (
     script_language,
 )
 from memory.search.stemming import AR_PREPOSITIONS, MIN_STEM, light_stem, snowball_stem, unify_signs
+from memory.search.word_tables import WORD_CHARACTERS, WordTables
 
-# Whose forms are kept, and of such a word.
-CACHED_WORDS, WORD_CHARACTERS = 2048, 64
+# That are kept, of each kind, and of compounds.
+CACHED_WORDS, CACHED_COMPOUNDS = 4096, 2048
 WORD = re.compile(r"[^\W_]+")
+# For `str.translate`: all but letters and digits as blanks, and that in lower case. Three times as
+# fast as a pattern, on text of these characters alone.
+_ASCII_WORDS = "".join([c if c.isalnum() else " " for c in map(chr, range(128))])
+_LOWER_ASCII_WORDS = _ASCII_WORDS.lower()
 _SINGLES = re.compile(rf"[{HAN}\uac00-\ud7af]")
+# What is written without spaces, of scripts with syllables below `FIRST_KANA`, or of others.
+_RUN = re.compile(f"({CJK.pattern}|{SYLLABIC.pattern})")
+FIRST_KANA = "\u3040"
 # Of a Japanese query: what is written in one script belongs together.
 _ONE_SCRIPT = re.compile(rf"[{HAN}々]+|[\u30a0-\u30ff]+|[\u3040-\u309f]+|[\uac00-\ud7af]+")
 _KATAKANA = re.compile(r"[\u30a1-\u30fa\u30fc]{3,}")
@@ -135,38 +143,45 @@ def plain_words(text: str) -> Sequence[str]:
     return _read_text(text).terms()
 
 
-def _read_text(text: str) -> _TextReading:
-    is_ascii = text.isascii()
-    if is_ascii:
-        spaced = text
-        written_words = WORD.findall(text.lower())
+def written_words(text: str) -> list[str]:
+    """Return the letters and digits of a text that stand together."""
+    if text.isascii():
+        return text.translate(_ASCII_WORDS).split()
+    return WORD.findall(text)
+
+
+def _lower_words(text: str) -> list[str]:
+    """Return the words of a folded text in lower case, each once, in order."""
+    if text.isascii():
+        words = text.translate(_LOWER_ASCII_WORDS).split()
     else:
-        spaced = _spaced(fold_characters(text))
-        written_words = WHOLE_WORD.findall(spaced.lower())
-    words = list(dict.fromkeys(written_words))
+        words = WHOLE_WORD.findall(text.lower())
+    return list(dict.fromkeys(words))
+
+
+def _read_text(text: str) -> _TextReading:
+    spaced = _spaced(fold_characters(text))
+    words = _lower_words(spaced)
     guess = guess_languages(words)
     language = "en"
     if guess and guess != UNLISTED:
         language = guess[0]
-    return _TextReading(spaced, words, language, is_ascii)
+    return _TextReading(spaced, words, language, text.isascii())
 
 
 def _roots(words: Iterable[str], language: str) -> list[str]:
     """Return the beginnings of words that are not common, as terms of the index."""
-    roots = [
-        (_root_of if len(word) <= WORD_CHARACTERS else _root_of.__wrapped__)(word, language)
-        for word in words
-        if len(word) >= ROOT_LETTERS
-    ]
-    return [root for root in roots if root]
+    return list(filter(None, map(_roots_by_word[language].__getitem__, words)))
 
 
-@lru_cache(CACHED_WORDS)
-def _root_of(word: str, language: str) -> str:
-    """Return the beginning of a word as a term of the index; "" of one that is common."""
-    if word in common_words(language) or not _has_root(word):
+def _root_of(language: str, word: str) -> str:
+    """Return the beginning of a word as a term of the index; "" of a common or a short one."""
+    if len(word) < ROOT_LETTERS or word in common_words(language) or not _has_root(word):
         return ""
     return _beginning(word)
+
+
+_roots_by_word = WordTables(_root_of, CACHED_WORDS)
 
 
 def _beginning(word: str) -> str:
@@ -180,23 +195,32 @@ def _has_root(word: str) -> bool:
 
 def query_words(text: str) -> list[QueryWord]:
     """Return the words of a query, each once, in order, with their forms in the index."""
-    folded_text = fold_characters(text)
-    runs = dict.fromkeys(CJK.findall(folded_text))
-    spaced = _spaced(folded_text, singles=False)
-    names = list(identifier_words(spaced, compounds=False))
-    words = dict.fromkeys(WHOLE_WORD.findall(_without_runs(folded_text).lower()))
+    parts = _split_runs(fold_characters(text))
+    runs = parts[1::2]
+    names = list(identifier_words(_join_pairs(parts), compounds=False))
+    words = _lower_words(" ".join(parts[::2]))
     guess = guess_languages(words)
-    forms = [_form_query_word(word, guess) for word in words]
+    form = _query_words_by_word[guess].__getitem__
+    forms = list(map(form, words))
     if "de" in guess or "nl" in guess or "sv" in guess:
         language = next(x for x in guess if x in PARTED)
-        forms += [_form_query_word(p, guess) for word in words for p in parts_of(word, language)]
-    forms += [pair for run in runs for pair in _query_pairs(run)]
-    forms += [QueryWord(p, (_without_marks(p),)) for p in _syllable_pairs(folded_text)]
+        forms += [form(part) for word in words for part in parts_of(word, language)]
+    forms += [
+        pair for run in dict.fromkeys(runs) if run[0] >= FIRST_KANA for pair in _query_pairs(run)
+    ]
+    forms += [
+        QueryWord(pair, (_without_marks(pair),))
+        for run in runs
+        if run[0] < FIRST_KANA
+        for pair in cluster_pairs(run)
+    ]
     forms += [QueryWord(x, (x,), _may_tell(x), is_topical=_may_tell(x)) for x in names]
+    if len(forms) == len(words):
+        return forms
     return list({word.word: word for word in reversed(forms)}.values())[::-1]
 
 
-@lru_cache(CACHED_WORDS)
+@lru_cache(CACHED_COMPOUNDS)
 def parts_of(word: str, language: str) -> Sequence[str]:
     """Return the two parts of a compound, of which one is a common word; empty for other words."""
     if len(word) < MIN_COMPOUND:
@@ -205,7 +229,7 @@ def parts_of(word: str, language: str) -> Sequence[str]:
     return part(word, language)
 
 
-@lru_cache(CACHED_WORDS)
+@lru_cache(CACHED_COMPOUNDS)
 def _parts_of(word: str, language: str) -> Sequence[str]:
     frequent_words = common_words(language)
     if word in frequent_words:
@@ -231,12 +255,7 @@ def _stored_words(words: Iterable[str], language: str) -> list[str]:
     """Return words as they are indexed. language: of those in Latin letters."""
     if language in PARTED:
         words = _with_parts(words, language)
-    return [
-        _stored_form(word, language)
-        if len(word) <= WORD_CHARACTERS
-        else _stored_form.__wrapped__(word, language)
-        for word in words
-    ]
+    return list(map(_forms_by_word[language].__getitem__, words))
 
 
 def _with_parts(words: Iterable[str], language: str) -> Iterator[str]:
@@ -247,9 +266,12 @@ def _with_parts(words: Iterable[str], language: str) -> Iterator[str]:
             yield from parts_of(word, language)
 
 
-@lru_cache(CACHED_WORDS)
 def _stored_form(word: str, language: str) -> str:
     """Return a word as it is indexed. language: of one in Latin letters."""
+    return _forms_by_word[language][word]
+
+
+def _make_form(language: str, word: str) -> str:
     if word[0] <= LAST_LATIN:
         is_plain = language == "en" or word.isdigit()
         return fold_accents(word if is_plain else snowball_stem(word, language))
@@ -263,6 +285,9 @@ def _stored_form(word: str, language: str) -> str:
     return _without_marks(fold_accents(word))
 
 
+_forms_by_word = WordTables(_make_form, CACHED_WORDS)
+
+
 def _without_marks(word: str) -> str:
     """Return a word with other characters in place of its marks, at which the index would split."""
     if word.isalnum():
@@ -270,13 +295,7 @@ def _without_marks(word: str) -> str:
     return "".join([c if c.isalnum() else chr(MARK_OFFSET + ord(c)) for c in word])
 
 
-def _form_query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
-    form = _query_word if len(word) <= WORD_CHARACTERS else _query_word.__wrapped__
-    return form(word, guess)
-
-
-@lru_cache(CACHED_WORDS)
-def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
+def _query_word(guess: tuple[str, ...], word: str) -> QueryWord:
     if word.isdigit():
         return QueryWord(word, (word,))
     if word[0] > LAST_LATIN:
@@ -315,6 +334,9 @@ def _query_word(word: str, guess: tuple[str, ...]) -> QueryWord:
         root=_beginning(word) if is_rooted else "",
         languages=languages,
     )
+
+
+_query_words_by_word = WordTables(_query_word, CACHED_WORDS)
 
 
 def _forms_of_script(word: str, script: str) -> list[str]:
@@ -370,30 +392,37 @@ def _may_tell(word: str) -> bool:
     return word.isalpha() or not word.isascii() or len(word) >= MIN_CODE
 
 
-def _spaced(text: str, *, singles: bool = True) -> str:
+def _spaced(text: str) -> str:
     """Return a text with what is written without spaces as pairs of characters, spaced.
 
-    singles: with each Chinese or Korean character too, so that it is found alone, and with what is
-    written in Katakana as a whole.
+    With each Chinese or Korean character too, so that it is found alone, and with what is written
+    in Katakana as a whole.
     """
-    if not IS_UNSPACED.search(text):
+    parts = _split_runs(text)
+    if len(parts) == 1:
         return text
-    single_letters = [*_SINGLES.findall(text), *_KATAKANA.findall(text)] if singles else ()
-    spaced = CJK.sub(lambda m: f" {' '.join(pairs_of(m[0]))} ", text)
-    spaced = SYLLABIC.sub(lambda m: f" {' '.join(cluster_pairs(m[0]))} ", spaced)
-    if single_letters:
-        return f"{spaced} {' '.join(dict.fromkeys(single_letters))}"
-    return spaced
+    runs = " ".join(parts[1::2])
+    single_letters = dict.fromkeys([*_SINGLES.findall(runs), *_KATAKANA.findall(runs)])
+    return " ".join([_join_pairs(parts), *single_letters])
 
 
-def _without_runs(text: str) -> str:
+def _split_runs(text: str) -> list[str]:
+    """Return the parts of a text; each second one is written without spaces."""
     if IS_UNSPACED.search(text):
-        return SYLLABIC.sub(" ", CJK.sub(" ", text))
-    return text
+        return _RUN.split(text)
+    return [text]
 
 
-def _syllable_pairs(text: str) -> list[str]:
-    return [pair for run in SYLLABIC.findall(text) for pair in cluster_pairs(run)]
+def _join_pairs(parts: Sequence[str]) -> str:
+    """Return the parts of a text with pairs of characters in place of each second one."""
+    if len(parts) == 1:
+        return parts[0]
+    spaced_parts = [*parts]
+    spaced_parts[1::2] = [
+        f" {' '.join(pairs_of(run) if run[0] >= FIRST_KANA else cluster_pairs(run))} "
+        for run in parts[1::2]
+    ]
+    return "".join(spaced_parts)
 
 
 def _query_pairs(run: str) -> Iterator[QueryWord]:
@@ -418,16 +447,24 @@ def _query_pairs(run: str) -> Iterator[QueryWord]:
         elif len(script_run) > 1 and _ALL_HAN.match(script_run):
             words += [c for c in script_run if c not in frequent_words]
         # Two Chinese characters between others are a Japanese word, and no accident.
-        is_word = language == "ja" and len(script_run) == 2 and _ALL_HAN.match(script_run)
-        for word in words:
-            is_bound = _is_bound(word, language)
-            is_rare = word not in frequent_words and not is_bound
-            tells_something = not is_bound or _is_complement(word)
-            is_telling = tells_something and not is_usual(word, language)
-            is_topical = is_rare or (is_telling and bool(is_word))
-            yield QueryWord(
-                word, (word,), is_rare, is_telling, is_topical=is_topical, languages=(language,)
-            )
+        is_word = language == "ja" and len(script_run) == 2 and bool(_ALL_HAN.match(script_run))
+        yield from map(_pairs_by_word[language, is_word].__getitem__, words)
+
+
+def _query_pair(kind: tuple[str, bool], pair: str) -> QueryWord:
+    """Return a pair of characters of a query. kind: its language, and whether it is a word."""
+    language, is_word = kind
+    is_bound = _is_bound(pair, language)
+    is_rare = pair not in common_words(language) and not is_bound
+    tells_something = not is_bound or _is_complement(pair)
+    is_telling = tells_something and not is_usual(pair, language)
+    is_topical = is_rare or (is_telling and is_word)
+    return QueryWord(
+        pair, (pair,), is_rare, is_telling, is_topical=is_topical, languages=(language,)
+    )
+
+
+_pairs_by_word = WordTables(_query_pair, CACHED_WORDS)
 
 
 def _first_parts(run: str) -> Sequence[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Languages whose words are looked for as parts of others. Searched apart, as one choice between
+# plain beginnings, their patterns take a fiftieth of the time.
+IN_PARTS = ("ru", "hi", "ar", "ja", "zh")
 # Regular expressions, looked for anywhere in a sentence in lower case.
 KEEPING = {
     "en": r"\b(?:remember|remembered|memori[sz]e|keep in mind|bear in mind"
@@ -20,17 +23,19 @@ KEEPING = {
     "pt": r"\b(?:lembr\w*|record\w*|memoriz\w*|anot\w*|guard\w*|salv\w*|registr\w*|regist\w*"
     r"|esquec\w*|esqueç\w*|apag\w*|exclu\w*|remov\w*|mud\w*|alter\w*|atualiz\w*|corrij\w*"
     r"|corrig\w*|me chame)\b",
-    "ru": r"(?:запомн|помни|запиш|записа|сохран|учти|учесть|имей в виду|забуд|забыть|удал|сотри"
-    r"|измени|поменя|обнови|исправ|замени|называй)",
-    "hi": r"(?:याद|नोट|सहेज|सेव|ध्यान|भूल|हटा|मिटा|बदल|अपडेट|सुधार|ठीक कर|रिकॉर्ड|लिख ल)",
-    "ar": r"(?:تذكر|تذكّر|احفظ|سجل|سجّل|دون|دوّن|انس|انسَ|احذف|امسح|غير|غيّر|حدث"
-    r"|حدّث|عدل|عدّل|صحح|ضع في اعتبارك|لا تنس|تحفظ|تحديث|تتذكر)",
-    "ja": r"(?:覚え|おぼえ|メモ|記録|保存|忘れ|削除|消し|変更|"
-    r"更新|直し|訂正|登録|と呼んで|控えて)",
-    "zh": r"(?:记住|记得|记下|记录|记一下|保存|存一下|忘记|忘掉|忘了|删除|"
+    "ru": r"запомн|помни|запиш|записа|сохран|учти|учесть|имей в виду|забуд|забыть|удал|сотри"
+    r"|измени|поменя|обнови|исправ|замени|называй",
+    "hi": r"याद|नोट|सहेज|सेव|ध्यान|भूल|हटा|मिटा|बदल|अपडेट|सुधार|ठीक कर|रिकॉर्ड|लिख ल",
+    "ar": r"تذكر|تذكّر|احفظ|سجل|سجّل|دون|دوّن|انس|انسَ|احذف|امسح|غير|غيّر|حدث"
+    r"|حدّث|عدل|عدّل|صحح|ضع في اعتبارك|لا تنس|تحفظ|تحديث|تتذكر",
+    "ja": r"覚え|おぼえ|メモ|記録|保存|忘れ|削除|消し|変更|"
+    r"更新|直し|訂正|登録|と呼んで|控えて",
+    "zh": r"记住|记得|记下|记录|记一下|保存|存一下|忘记|忘掉|忘了|删除|"
     r"删掉|去掉|更新|更改|改成|改为|修改|更正|纠正|叫我"
-    r"|記住|記得|記下|記錄|儲存|忘記|刪除|刪掉|修改|更改)",
+    r"|記住|記得|記下|記錄|儲存|忘記|刪除|刪掉|修改|更改",
 }
+# In each sentence that the patterns of two languages fit, which are searched for long.
+CLAUSE_HINTS = {"es": ("que ", "pues "), "pt": ("que ", "pois ")}
 # What a subordinate clause begins with: behind it something may be told.
 CLAUSES = {
     "en": r"\b(?:that|because|since|as) (?:i|i'm|i've|my|we|we're|our)\b"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memory.conversation.messages import keyed_hash
 from memory.ids import new_key
-from memory.retrieval.active_scopes import ActiveScopes
+from memory.retrieval.active_scopes import MESSAGES_INDEX, WAITING_BATCH, ActiveScopes
 from memory.retrieval.auto_recall import alternate, recall_query
 from memory.retrieval.gate import pass_gate
 from memory.retrieval.recall_search import RecallSearch
@@ -236,3 +236,20 @@ async def test_what_changes_while_nobody_searches_stays_within_the_bound(db):
             changes.settle(committed=True)
     assert 0 < active.held <= bound
     assert active.find(scope_ids[-1]) is not None
+
+
+async def test_many_messages_that_wait_for_the_index_are_added_in_portions(db):
+    person = Person(db)
+    await person.begin()
+    await person.say([(0, "user", "Ada bought boats")])
+    await person.settled()
+    for number in range(5 * WAITING_BATCH // 2):
+        await person.say([(number % 3, "user", f"the albatross swam to Ottilie {number}")])
+    active = person.recall.active
+    scope = active.find(person.scope_id)
+    assert len(scope.parts[MESSAGES_INDEX].pending) > 2 * WAITING_BATCH
+    assert await active.read_waiting(scope)
+    assert not scope.parts[MESSAGES_INDEX].pending
+    await person.ask("did the albatross swim to Ottilie?")
+    assert person.in_memory == 2
+    await active.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -19,8 +20,8 @@ CHANGES_OPTION = "mnemogate_index_changes"
 MOST_CHARACTERS = 1 << 20
 # Of one, beside its texts.
 CHANGE_CHARACTERS = 200
-# Of documents that wait for the index.
-DOCUMENTS_BYTES = 1 << 20
+# Of documents that wait for the index, and of one beside its words.
+DOCUMENTS_BYTES, DOCUMENT_BYTES = 1 << 20, 600
 # Of a word of a document.
 WORD_BYTES = 72
 # By column, without a scope's prefix.
@@ -42,21 +43,25 @@ class IndexChange(NamedTuple):
     gone: int = 0
 
 
-def _weigh_document(key: tuple[int, int], words: DocumentWords) -> int:
-    return WORD_BYTES * sum(map(len, words.values()))
+# The same, each column as one text: a tenth of the bytes.
+JoinedDocument = Mapping[str, str]
+
+
+def _weigh_document(_: tuple[int, int], document: JoinedDocument) -> int:
+    return sum(map(getsizeof, document.values()))
 
 
 @dataclass(slots=True)
 class IndexChanges:
     """The changes of one connection: those of the transaction under way, and those committed.
 
-    reader: takes them, also when they become many; None if nobody follows them. documents: the
-    words of messages that were made before the index asks for them, by row key and `IndexLimit`.
+    reader: takes them, also when they become many; None if nobody follows them. documents: those of
+    messages that were made before the index asks for them, by row key and `IndexLimit`.
     """
 
     reader: Callable[[], None] | None = None
-    documents: Cache[tuple[int, int], DocumentWords] = field(
-        default_factory=lambda: Cache(DOCUMENTS_BYTES, CHANGE_CHARACTERS, _weigh_document)
+    documents: Cache[tuple[int, int], JoinedDocument] = field(
+        default_factory=lambda: Cache(DOCUMENTS_BYTES, DOCUMENT_BYTES, _weigh_document)
     )
     _open_changes: list[IndexChange] = field(default_factory=list)
     _committed_changes: list[IndexChange] = field(default_factory=list)
@@ -76,6 +81,11 @@ class IndexChanges:
         self._open_changes = []
         if self._characters > MOST_CHARACTERS and self.reader is not None:
             self.reader()
+
+    def keep_document(self, key: int, max_characters: int, words: DocumentWords) -> None:
+        """Keep the words of a message for the index. max_characters: see `IndexLimit`."""
+        document = {column: " ".join(column_words) for column, column_words in words.items()}
+        self.documents.put((key, max_characters), document)
 
     def start_anew(self) -> None:
         """Forget what was told and made so far: nobody can tell whether it still holds."""
@@ -102,7 +112,10 @@ def count_characters(change: IndexChange) -> int:
 def take_document(conn: Connection, key: int, max_characters: int) -> DocumentWords | None:
     """Return the words of a message if they were made before. max_characters: see `IndexLimit`."""
     changes = conn.get_execution_options().get(CHANGES_OPTION)
-    return None if changes is None else changes.documents.pop((key, max_characters))
+    document = None if changes is None else changes.documents.pop((key, max_characters))
+    if document is None:
+        return None
+    return {column: joined_words.split() for column, joined_words in document.items()}
 
 
 def note_change(conn: Connection, change: IndexChange) -> None:
