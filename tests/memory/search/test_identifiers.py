@@ -59,7 +59,8 @@ def test_the_words_of_identifiers(text, words):
 
 def test_a_query_is_not_narrowed_to_a_compound_of_prose():
     assert terms("dairy-free and/or lactose-free") == ("dairy", "free", "lactose")
-    assert "dairyfree" in indexed("dairy-free")  # for who asks for dairyfree
+    # For who asks for dairyfree.
+    assert "dairyfree" in indexed("dairy-free")
 
 
 def test_data_is_no_identifier():
