@@ -8,7 +8,7 @@ agent.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -253,7 +253,8 @@ async def read_turn_input(
     source = BodySource(name, api, client := gateway.clients.find(headers), caller)
     body = await read_members(gateway, source, raw_body, whole=mode.name != "off")
     if path.is_plain_chat and (known := _find_known(gateway, scope, principal, body)) is not None:
-        return _renew(known, scope, body, raw_body, started_at)
+        own = {"principal": principal, "raw_body": raw_body, "started_at": started_at}
+        return _renew(known, scope, body, own)
     agent_call = NO_AGENT if known_call is None else known_call.agent_call
     dropped_names = NOTHING_DROPPED
     if known_call is None and (body.members["model"].startswith(PREFIX) or AGENT in headers):
@@ -266,8 +267,7 @@ async def read_turn_input(
     user = may_act_for(principal, user) if user else gateway.names.user(principal, *sources)
     asker = _Asker(principal, user, route, headers, client, agent_call)
     decision = await _decide(gateway, body, mode, asker)
-    has_no_memory = decision.mode.name == "off" or decision.body.too_heavy
-    signals = ("", "", False) if has_no_memory else _signals(agent_call, headers)
+    signals = _signals(agent_call, headers) if decision.uses_memory else ("", "", False)
     connection = (name, principal, headers, path_user, raw_body, started_at, body.members)
     choices = (route, decision.mode.name, user, decision.conversation, decision.body.too_heavy)
     options = (decision.mode.off_reason, scope.get("query_string", b""), decision.resends)
@@ -290,17 +290,32 @@ def _find_known(
     history = body.facts.history
     name = gateway.known_requests.name(scope["headers"], history.unchecked)
     known: TurnInput | None = gateway.known_requests.decisions.get(name)
-    if known is None or known.principal != principal:
+    if known is None or not _is_same_caller(known.principal, principal):
         return None
     if gateway.background.matches(history):
         return None
     return known
 
 
-def _renew(
-    known: TurnInput, scope: Any, body: ReadBody, raw_body: bytes, started_at: float
-) -> TurnInput:
-    """Return a request with the decisions of one before it."""
+def _without_key(principal: Principal) -> Principal:
+    """Return a principal to keep: without its key, if that is a client's own."""
+    if principal.authorization is None:
+        return principal
+    return msgspec.structs.replace(principal, authorization=None)
+
+
+def _is_same_caller(known: Principal, principal: Principal) -> bool:
+    """Tell whether a key is the one before, and may do what that might.
+
+    Of a client's own key the tenant is made, and nothing else differs between two of these.
+    """
+    if principal.authorization is not None:
+        return known.key == principal.key and known.tenant == principal.tenant
+    return known is principal or known == principal
+
+
+def _renew(known: TurnInput, scope: Any, body: ReadBody, members: Mapping[str, Any]) -> TurnInput:
+    """Return a request with the decisions of one before it. members: more that is its own."""
     facts = body.facts
     assert facts is not None  # noqa: S101 - of a known request
     facts.history.after.checked = True
@@ -308,10 +323,9 @@ def _renew(
         known,
         id=scope[REQUEST_ID],
         headers=headers_of(scope),
-        raw_body=raw_body,
-        started_at=started_at,
         body=body.members,
         whole_facts=facts,
+        **members,
     )
 
 
@@ -331,6 +345,7 @@ def keep_known(gateway: GatewayState, scope: Any, request: TurnInput) -> None:
         nothing: Json = {}
         kept = msgspec.structs.replace(
             request,
+            principal=_without_key(request.principal),
             headers=nothing,
             raw_body=b"",
             body=nothing,
@@ -394,6 +409,10 @@ class _Decided(NamedTuple):
     conversation: str | None = None
     resends: bool = False
     project: str = ""
+
+    @property
+    def uses_memory(self) -> bool:
+        return self.mode.name != "off" and not self.body.too_heavy
 
 
 async def _decide(

@@ -40,6 +40,7 @@ class Keys:
     """One key, or the principal that is set."""
 
     principal = Principal("acme", "app")
+    own = False
 
     def caller(self, headers):
         if headers.get(b"authorization") != b"Bearer k":
@@ -111,7 +112,7 @@ async def read(gateway, body=BODY, path_user=None, **headers):
         return {"type": "http.request", "body": raw, "more_body": False}
 
     request = await read_turn_input(gateway, scope, receive, MemoryPath(user=path_user))
-    if request.known is None and request.principal.paths is not None:
+    if request.known is None:
         request = await link_request(gateway, request)
         keep_known(gateway, scope, request)
     return request
@@ -373,3 +374,19 @@ async def test_what_may_change_meanwhile_is_asked_each_time(gateway):
     gateway.memory.policies = SimpleNamespace(is_unused=True)
     gateway.background = SimpleNamespace(matches=lambda messages: True)
     assert await grow(gateway, 2) == [False, False]
+
+
+async def test_no_key_of_a_clients_own_is_kept(gateway):
+    gateway.keys.own = True
+    gateway.keys.principal = Principal("own-1", "own", authorization=b"Bearer sk-own")
+    assert await grow(gateway, 3) == [False, True, True]
+    kept = [*gateway.known_requests.decisions._now.values()]
+    assert [request.principal.authorization for request in kept] == [None]
+    # The next request has its own.
+    gateway.keys.principal = Principal("own-1", "own", authorization=b"Bearer another")
+    messages = [user(0)]
+    request = await read(gateway, BODY | {"messages": messages})
+    assert request.known is not None
+    assert request.principal.authorization == b"Bearer another"
+    gateway.keys.principal = Principal("own-2", "own", authorization=b"Bearer another")
+    assert (await read(gateway, BODY | {"messages": messages})).known is None
