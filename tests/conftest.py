@@ -237,7 +237,8 @@ def _patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     asked here.
     """
     monkeypatch.setattr("memory.stores.chroma.SEARCH_SECONDS", 60.0)
-    if stores.POOLED:  # whose sessions are opened within the first turn
+    # Whose sessions are opened within the first turn.
+    if stores.POOLED:
         monkeypatch.setattr("memory.session.recorder.TOGETHER_SECONDS", 20.0)
 
 

@@ -44,7 +44,8 @@ class Model(RawServer):
     may be asynchronous.
     """
 
-    argument_piece = 7  # characters of arguments in an event
+    # Characters of arguments in an event.
+    argument_piece = 7
 
     def __init__(self, *script: Any) -> None:
         super().__init__(self._behave)
@@ -62,7 +63,8 @@ class Model(RawServer):
             answer = answer(seen, wire)
             if hasattr(answer, "__await__"):
                 answer = await answer
-            if answer is None:  # it wrote by itself
+            # It wrote by itself.
+            if answer is None:
                 return
         if isinstance(answer, str):
             answer = text(answer)

@@ -27,7 +27,8 @@ class OddChat(ChatOnlyModel):
                 yield event
                 continue
             if "name" not in delta["tool_calls"][0]["function"]:
-                continue  # all deltas of a call stand where its first one did
+                # All deltas of a call stand where its first one did.
+                continue
             index = delta["tool_calls"][0]["index"]
             for told in self.deltas(calls[index], index):
                 yield self._chunk(reply, {"tool_calls": [told]})

@@ -22,7 +22,8 @@ from memory.stores.sql.engine.database import Database
 from tests.sockets import free_port
 
 PASSWORD = "sentinel-pg-4d20"
-SECONDS = 60  # for each of the server's own programs, on a busy machine
+# For each of the server's own programs, on a busy machine.
+SECONDS = 60
 _numbers = itertools.count(1)
 
 
@@ -146,7 +147,8 @@ class PostgresServer:
         if os.getuid() == 0:
             shutil.chown(folder, "nobody", "nogroup")
             folder.chmod(0o700)
-            for each in folder.parents:  # it must reach its folder
+            # It must reach its folder.
+            for each in folder.parents:
                 if each.stat().st_uid == 0 and each.stat().st_mode & 0o001 == 0:
                     each.chmod(each.stat().st_mode | 0o011)
 
@@ -163,7 +165,8 @@ class PostgresServer:
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.02)
-            if self.child.poll() is not None:  # what it was before may hold its port or memory
+            # What it was before may hold its port or memory.
+            if self.child.poll() is not None:
                 self.child = self._spawn()
 
     def _spawn(self) -> subprocess.Popen[bytes]:

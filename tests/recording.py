@@ -37,7 +37,8 @@ ESCAPE = re.compile(
 INVISIBLE = re.compile(r"[\x00-\x06\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 STYLES = {"1": "bold", "2": "dim", "36": "call"}
 KEY_SECONDS, PAUSE_SECONDS, QUIET_SECONDS = 0.035, 0.9, 0.8
-LONGEST_SECONDS = 1.2  # that a viewer waits for nothing; longer waits are cut
+# That a viewer waits for nothing; longer waits are cut.
+LONGEST_SECONDS = 1.2
 START_SECONDS = 60.0
 
 

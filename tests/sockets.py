@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-TICK = 0.01  # seconds
+# Seconds.
+TICK = 0.01
 
 
 def free_port() -> int:
@@ -121,7 +122,8 @@ class LoopbackServer:
     its context.
     """
 
-    limit = 1 << 20  # bytes read ahead of what is asked for
+    # Bytes read ahead of what is asked for.
+    limit = 1 << 20
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.tls = tls

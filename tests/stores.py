@@ -24,7 +24,8 @@ from tests.postgres_server import PostgresServer, installed_binaries
 
 POOLED = os.environ.get("MNEMOGATE_TEST_STORE") == "pgbouncer"
 POSTGRES = POOLED or os.environ.get("MNEMOGATE_TEST_STORE") == "postgres"
-SECRET = b"\x51" * 32  # of every database that tests make
+# Of every database that tests make.
+SECRET = b"\x51" * 32
 WRITTEN = ("scopes", "conversations", "nodes", "messages", "blocks", "passages")
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 # The server's commands have a loop of their own.

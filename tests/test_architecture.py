@@ -251,7 +251,8 @@ PUBLIC = (
     "memory.errors",
     "memory.export_format",
     "memory.management",
-    "memory.session.toolbox",  # the port of the operator's tools
+    # The port of the operator's tools.
+    "memory.session.toolbox",
 )
 # Who may open the memory's stores, beside `gateway.storage`, whose tables are in them: commands
 # that work on the database itself, most of them while no gateway runs.
@@ -267,13 +268,20 @@ OPENS_STORES = {
 # Who names inner modules of the memory still, each to import from its face in time: but for `app`,
 # which wires the memory's jobs, and the pure rooms, since what is pure imports what is pure.
 INNER_NAMES = {
-    "gateway.app",  # wires the jobs
-    "gateway.chat.turn.round_sender",  # offers the memory tools
-    "gateway.chat.stored.stored_endpoint",  # takes them out of what a provider repeats
-    "gateway.chat.turn.turn",  # runs them
-    "gateway.cli.fetch",  # fetches the embedder's files
-    "gateway.cli.index",  # rebuilds the index
-    "gateway.demo_model.request_view",  # reads blocks as a model does
+    # Wires the jobs.
+    "gateway.app",
+    # Offers the memory tools.
+    "gateway.chat.turn.round_sender",
+    # Takes them out of what a provider repeats.
+    "gateway.chat.stored.stored_endpoint",
+    # Runs them.
+    "gateway.chat.turn.turn",
+    # Fetches the embedder's files.
+    "gateway.cli.fetch",
+    # Rebuilds the index.
+    "gateway.cli.index",
+    # Reads blocks as a model does.
+    "gateway.demo_model.request_view",
 }
 
 

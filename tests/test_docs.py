@@ -171,7 +171,8 @@ def unknown_citations(words: str) -> list[str]:
             numbers = re.split(r", | and ", found["numbers"])
             ok = spec in known() and set(numbers) <= known()[spec]
         else:
-            continue  # the document as a whole, or a word in capitals
+            # The document as a whole, or a word in capitals.
+            continue
         if not ok:
             wrong.append(whole)
     return wrong

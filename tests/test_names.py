@@ -157,7 +157,8 @@ def is_vague(name: str, is_brief: bool) -> bool:
 
 # What each package holds at most, in percent.
 MAX_SHARE = 2.0
-MIN_NAMES = 100  # of a package; below it one name is a percent
+# Of a package; below it one name is a percent.
+MIN_NAMES = 100
 
 
 def test_few_names_say_nothing():

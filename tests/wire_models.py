@@ -329,7 +329,8 @@ class MessagesModel(WireModel):
     def __init__(self, *script: Any) -> None:
         super().__init__(*script)
         self.signed: dict[str, str] = {}
-        self.binds = False  # thinking is refused once something before it has changed
+        # Thinking is refused once something before it has changed.
+        self.binds = False
         # What stood before it, by signature.
         self.before: dict[str, list[str]] = {}
 
@@ -518,7 +519,8 @@ class MessagesModel(WireModel):
         return block, []
 
 
-CACHED = 30  # of every prompt's tokens
+# Of every prompt's tokens.
+CACHED = 30
 
 
 def tokens_of(body: Json) -> int:

@@ -146,7 +146,8 @@ def bars(results: Results) -> str:
         try:
             value = figure(results)
         except KeyError:
-            continue  # of a scenario that was not chosen
+            # Of a scenario that was not chosen.
+            continue
         said = "goal met" if value <= goal else "met" if value <= must else "NOT MET"
         lines.append(f"{title:58} {value:9.2f} {must:6g} {goal:6g}  {said}")
     return "\n".join(lines)

@@ -30,7 +30,8 @@ from tests.models import Model
 KEY = "mg-0123456789abcdef0123"
 BARS = (("profile, blocks, project", "plain", 1.15), ("letta", "chat of its agent", 1.3))
 SAID = "Tell me more about the plan for the week, and what is left of it."
-FRESH = 40  # turns of a conversation before the next one begins, so that all kinds are as long
+# Turns of a conversation before the next one begins, so that all kinds are as long.
+FRESH = 40
 
 Turn = Callable[[int], Awaitable[httpx.Response]]
 

@@ -33,7 +33,8 @@ from tests.redis_server import RedisServer
 from tests.sockets import free_port
 
 SECRET = b"\x52" * 32
-LATE = 0.010  # seconds that the server's answers are held back
+# Seconds that the server's answers are held back.
+LATE = 0.010
 # Turns a second.
 RATE, STEADY = 80, Shape(users=16, conversations=64, turns=12)
 STREAMS = Shape(users=1, conversations=6, turns=9, stream=True)

@@ -28,8 +28,10 @@ from tests.bench.subjects import Mock
 from tests.postgres_server import postgres_server
 from tests.redis_server import RedisServer
 
-SHARE = 0.25  # of a core, for each worker
-MUST = 1.7  # times the turns of one worker
+# Of a core, for each worker.
+SHARE = 0.25
+# Times the turns of one worker.
+MUST = 1.7
 SHAPE = Shape(users=128, conversations=256, turns=OPENING + 4, stream=True)
 PERIOD_SECONDS = 0.01
 # Of version 1 and of version 2.

@@ -251,7 +251,8 @@ class Looks:
         everybody = [i for found in self.explained.values() for i in found]
         for one in (ident, self.choose.choice(everybody)):
             if one != ident and viewer in users():
-                continue  # a key that is trusted sees all of its tenant
+                # A key that is trusted sees all of its tenant.
+                continue
             answer = await self.ask("GET", f"{MEMORY}/explain/{one}", viewer.key)
             self.note("explain", f"GET explain {one}", viewer, answer)
 

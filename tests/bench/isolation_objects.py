@@ -7,7 +7,8 @@ from typing import Any
 from tests.conftest import Live
 
 SECRET = "mg-0123456789abcdef0123"
-FIRST, SECOND = "first", "second"  # the tenants
+# The tenants.
+FIRST, SECOND = "first", "second"
 MARKS = {FIRST: "quokkaalpha", SECOND: "quokkabeta"}
 SOURCE = 'def triple(days: int) -> str:\n    """TOLD river."""\n    return "TOLD river"\n'
 MEMORY = "/memory/v1"

@@ -12,7 +12,8 @@ from pathlib import Path
 from tests.e2e.killed_writes import KilledWrites, Tally
 
 POINTS = 50
-MIN_EQUAL = 40  # of them, at which the server's count is what models were told
+# Of them, at which the server's count is what models were told.
+MIN_EQUAL = 40
 
 
 def main(points: int = POINTS, seed: int = 38) -> tuple[Tally, bool]:

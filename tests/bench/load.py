@@ -20,8 +20,10 @@ from urllib.parse import urlsplit
 
 import httptools
 
-OPENING = 2  # turns, not measured
-SETTLE = 0.2  # seconds after the last answer in which work put off until then still counts
+# Turns, not measured.
+OPENING = 2
+# Seconds after the last answer in which work put off until then still counts.
+SETTLE = 0.2
 TEXT = re.compile(rb'"content":\s*"([^"\\]*)"')
 SENT = re.compile(rb" at (\d+\.\d{6})")
 WORDS = (

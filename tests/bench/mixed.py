@@ -12,7 +12,8 @@ import random
 from dataclasses import dataclass, field
 
 CHAT = "/v1/chat/completions"
-OPEN = 1500  # conversations that may go on
+# Conversations that may go on.
+OPEN = 1500
 TURNS = 10
 NEW = {
     "named": 30,
@@ -24,7 +25,8 @@ NEW = {
     "relay": 3,
     "search": 2,
 }
-GOES_ON = 40  # of a hundred: goes on with an open conversation
+# Of a hundred: goes on with an open conversation.
+GOES_ON = 40
 # By whether it is streamed.
 QUICK = ("mock", "quick")
 

@@ -22,7 +22,8 @@ import uvloop
 
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 STREAM = re.compile(rb'"stream"\s*:\s*true')
-FIRST, APART, EVENTS = 0.02, 0.01, 50  # seconds to the first event, and between two
+# Seconds to the first event, and between two.
+FIRST, APART, EVENTS = 0.02, 0.01, 50
 ARGUMENTS = {
     "core_memory_append": {"label": "human", "content": "Likes tea"},
     "archival_memory_search": {"query": "tea"},

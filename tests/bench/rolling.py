@@ -24,8 +24,10 @@ from tests.e2e.fleet_faults import FaultyFleet
 from tests.gateway.cli.command import ROOT, environment
 
 SCHEMA = "memory/stores/sql/engine/schema.py"
-BEFORE_SECONDS = AMID_SECONDS = AFTER_SECONDS = 10.0  # of load, in each state
-FORGET_SECONDS = 5.0  # in which a balancer stops sending to a worker, before it is told to end
+# Of load, in each state.
+BEFORE_SECONDS = AMID_SECONDS = AFTER_SECONDS = 10.0
+# In which a balancer stops sending to a worker, before it is told to end.
+FORGET_SECONDS = 5.0
 
 
 def main() -> str:

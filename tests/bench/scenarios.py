@@ -14,8 +14,10 @@ from typing import Any
 from tests.bench.load import OPENING, SETTLE, Load, Result, Shape, Talk
 from tests.bench.subjects import Mock, Subject
 
-WINDOWED = "gpt-3.5-turbo"  # whose window is known
-SCENARIOS = {  # streams first: what others leave to be indexed later is not theirs
+# Whose window is known.
+WINDOWED = "gpt-3.5-turbo"
+# Streams first: what others leave to be indexed later is not theirs.
+SCENARIOS = {
     "stream": Shape(users=16, conversations=64, turns=4, stream=True),
     # At the third turn: 8 messages, 4 KB.
     "small": Shape(users=16, conversations=320, old=2, size=550),
@@ -125,13 +127,15 @@ def middle(runs: list[Figures]) -> Figures:
 
 
 EARLY, LATE, PARTS = 100, 2000, 10
-TURNS, LONG = 10, 50  # of each part; long ones hold two summaries of each conversation
+# Of each part; long ones hold two summaries of each conversation.
+TURNS, LONG = 10, 50
 # conversations that grow side by side: a server that sleeps between two turns wakes at a cost of
 # its own
 SIDE = 4
 # Whose window, of 16,385 tokens, is full after some 350 turns.
 SUMMARISED = {"model": WINDOWED}
-CLIENTS: dict[str, dict[str, Any]] = {  # by what they resend
+# By what they resend.
+CLIENTS: dict[str, dict[str, Any]] = {
     "all of its history": {},
     "its newest 40 messages": {"newest": 40},
     "its newest message, by name": {"named": True},

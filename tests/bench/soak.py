@@ -30,8 +30,10 @@ import aiohttp
 from tests.bench.mixed import Mix, text_of
 from tests.bench.subjects import Mock, Subject, gateway
 
-BAR = 0.05  # MiB per 1,000 streams
-FULL, ROOM = 20_000, 5.0  # requests by when the caches are full, and the MiB that may come after
+# MiB per 1,000 streams.
+BAR = 0.05
+# Requests by when the caches are full, and the MiB that may come after.
+FULL, ROOM = 20_000, 5.0
 
 
 HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}

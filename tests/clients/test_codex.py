@@ -87,7 +87,8 @@ async def test_codex_sees_a_plain_server(mode, tmp_path):
         block = await live.memory("GET", "/users/ada/blocks/human")
         assert ("Likes tea" in block.json().get("value", "")) == (mode == "full")
         bodies = [b for b in model.bodies if "input" in b]
-        assert len({str(b["input"][0]["content"][0]) for b in bodies}) == 1  # its prompt is shared
+        # Its prompt is shared.
+        assert len({str(b["input"][0]["content"][0]) for b in bodies}) == 1
 
 
 RAIN = use("exec_command", {"cmd": "echo it rains"})

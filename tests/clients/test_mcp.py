@@ -128,7 +128,8 @@ async def test_claude_code_connects_and_runs_a_tool(transport, tmp_path):
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "PYTHONPATH": str(ROOT),
-            "MCP_CONNECTION_NONBLOCKING": "0",  # it asks once its servers are there
+            # It asks once its servers are there.
+            "MCP_CONNECTION_NONBLOCKING": "0",
         }
         server = [sys.executable, "-m", "gateway", "mcp", "--url", live.root, "--key", SECRET]
         added = {

@@ -231,7 +231,8 @@ async def faults(call: Caller, mode: str, agent: str) -> None:
                 e.response.request.headers.get("x-stainless-retry-count"),
             ]
         except AttributeError:
-            seen[scene] = None  # this version of the client has no such call
+            # This version of the client has no such call.
+            seen[scene] = None
     told(f"{mode}_faults", **seen)
 
 

@@ -25,7 +25,8 @@ class Kind:
     server: Callable[..., Model]
     error: Callable[[str, str], dict[str, Any]]
     overflow: str
-    key: str  # the header its key goes in
+    # The header its key goes in.
+    key: str
 
     def config(self, **members: Any) -> dict[str, Any]:
         return {"providers": {"p": {"kind": self.name, "base_url": "http://x", **members}}}

@@ -101,7 +101,8 @@ class Messages(Model):
     def __init__(self, *script: Any) -> None:
         super().__init__(*script)
         self.refusals: list[Any] = []
-        self.dropped = 0  # thinking blocks that no longer fitted, which the request asked to drop
+        # Thinking blocks that no longer fitted, which the request asked to drop.
+        self.dropped = 0
 
     @property
     def bodies(self) -> list[Any]:

@@ -192,7 +192,8 @@ async def test_a_server_that_is_not_there_is_unreachable_and_its_address_stays_h
     await to.server.__aexit__()
     with pytest.raises((UpstreamUnreachable, StreamIncomplete)) as e:
         answer = await to.up(connect=5, total=5).send(call())
-        assert answer.status == 502  # a proxy may say so itself
+        # A proxy may say so itself.
+        assert answer.status == 502
     assert str(to.server.port) not in e.value.message
 
 

@@ -24,8 +24,10 @@ from typing import Any
 
 import msgspec
 
-LENGTH = 400  # bytes of each message's text: JSON that is shorter is not counted
-QUIET = 0.05  # seconds without an event, after which a turn is over
+# Bytes of each message's text: JSON that is shorter is not counted.
+LENGTH = 400
+# Seconds without an event, after which a turn is over.
+QUIET = 0.05
 TURNS, LAST = (10, 100), 5
 # turns whose calls are counted, the least of so many: on a busy machine a turn wakes the loop more
 # often
@@ -297,7 +299,8 @@ async def main(folder: str) -> None:
                 "storage.data": folder,
                 "storage.vectors": "none",
                 "memory.read_deadline_ms": 10000,
-                "memory.recall": "tools",  # what a model costs that uses its memory
+                # What a model costs that uses its memory.
+                "memory.recall": "tools",
                 "memory.extract": "off",
             },
         ),

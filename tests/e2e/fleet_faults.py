@@ -36,8 +36,10 @@ from tests.redis_server import RedisServer
 KEY = "sk-sentinel-fleet"
 # A `sitecustomize` for the workers.
 CLOCK = Path(__file__).with_name("shifted_clock")
-CUT_WORKER = 0  # the one that may be cut off
-MOST_TURNS = 6  # of a conversation, before another begins
+# The one that may be cut off.
+CUT_WORKER = 0
+# Of a conversation, before another begins.
+MOST_TURNS = 6
 FAULTS = ("stopped", "promoted", "redis_killed", "redis_frozen", "cut_off", "skewed")
 RECOVERY_SECONDS = 5.0
 CUT_SECONDS = 30.0
@@ -73,7 +75,8 @@ class FaultyFleet:
         soon: float = RECOVERY_SECONDS,
         pause: float = 0.1,
     ) -> None:
-        self._sources = ROOT  # of the workers
+        # Of the workers.
+        self._sources = ROOT
         self._size, self._cut, self._soon, self._pause = workers, cut, soon, pause
         self.random = random.Random(seed)
         self.done: Counter[str] = Counter()
@@ -356,7 +359,8 @@ class FaultyFleet:
 
     async def check(self) -> None:
         """Check that all that was promised is stored once."""
-        until = time.monotonic() + self._soon  # what was under way may wait to be stored
+        # What was under way may wait to be stored.
+        until = time.monotonic() + self._soon
         promised = set(self._promised)
         while problem := await self._find_problem(promised):
             assert time.monotonic() < until, (problem, self._logged())

@@ -26,11 +26,14 @@ from tests import stores
 from tests.gateway.cli.command import Process, started
 from tests.models import Model, call, calls, text
 
-CHECK_EVERY = 100  # steps, after which all rows are looked at
+# Steps, after which all rows are looked at.
+CHECK_EVERY = 100
 USERS = ("ada", "bob", "eve")
 KEY = "sk-sentinel-model"
-RECOVERY_SECONDS = 15.0  # until what a busy worker could not store is stored
-MAX_TURNS = 6  # of a conversation, before another begins
+# Until what a busy worker could not store is stored.
+RECOVERY_SECONDS = 15.0
+# Of a conversation, before another begins.
+MAX_TURNS = 6
 
 
 @dataclass
@@ -54,7 +57,8 @@ class FleetModel:
 
     def __init__(self, url: str, folder: Path, workers: int, seed: int, **settings: str) -> None:
         self.url, self._folder, self._size = url, folder, workers
-        self._settings = settings  # of every worker, as environment variables
+        # Of every worker, as environment variables.
+        self._settings = settings
         self.random = random.Random(seed)
         self.people = {name: Person() for name in USERS}
         self.erased: set[str] = set()
@@ -168,7 +172,8 @@ class FleetModel:
         assert found.status_code == 200, found.text
         status = found.headers["x-memory-status"]
         if status == "degraded" and self._under_load:
-            raise Unfinished  # told so, and nothing promised
+            # Told so, and nothing promised.
+            raise Unfinished
         assert status == "ok", (found.headers, worker.lines[-5:])
         if self._problems:
             raise self._problems[0]

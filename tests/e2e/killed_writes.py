@@ -21,7 +21,8 @@ from tests.models import Model, call, calls
 
 # Of a turn: what is paid side by side.
 ROUNDS = (("a", "b"), ("c",))
-MODEL_SECONDS = 0.1  # that the model thinks in each round
+# That the model thinks in each round.
+MODEL_SECONDS = 0.1
 CONFIG = """
 [toolbox]
 grant = ["pay"]
@@ -112,7 +113,8 @@ class KilledWrites:
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder, self._random = folder, random.Random(seed)
         self._server, self._model = ToolServer(pay="paid"), Model(_answer)
-        self._seconds = 0.0  # of two turns that nobody kills
+        # Of two turns that nobody kills.
+        self._seconds = 0.0
         # States of calls, when the gateway was killed.
         self._before: dict[str, str] = {}
         # Turns that were answered before that.

@@ -66,7 +66,8 @@ class App:
         self.begin(self.rng.choice(self.can))
         self.turns += 1
         while calls := await self.ask():
-            assert not {*calls} & OURS  # no memory call is seen
+            # No memory call is seen.
+            assert not {*calls} & OURS
         return self.asked
 
     def begin(self, what):

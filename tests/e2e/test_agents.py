@@ -394,7 +394,8 @@ async def test_a_p5_a_default_never_overwrites_a_block_that_was_edited(data):
         await live.memory("PATCH", "/agents/support", json={"blocks": other})
         history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi."}]
         await ask_chat(live, [*history, {"role": "user", "content": "Go on"}])
-        assert system_of(up.bodies[-1]) == first  # nothing of it changed, so the epoch goes on
+        # Nothing of it changed, so the epoch goes on.
+        assert system_of(up.bodies[-1]) == first
         assert (await live.memory("GET", path)).json()["value"] == "I am Eve."
 
 
@@ -694,7 +695,8 @@ def watch_turn_reads(monkeypatch, db):
     real, work = db.read, []
 
     async def read(*args, **options):
-        if options.get("of") == NO_TURNS and len(args) > 1:  # with a deadline: somebody waits
+        # With a deadline: somebody waits.
+        if options.get("of") == NO_TURNS and len(args) > 1:
             work.append({name: value for name, value in options.items() if name != "of"})
         return await real(*args, **options)
 

@@ -109,7 +109,8 @@ async def test_in_a_long_conversation_each_stretch_is_summarised_once_and_no_tur
         assert max(len(b["messages"]) for b in sent) < 60
         assert "SUMMARY" in sent[-1]["messages"][0]["content"]
         digests = [r["digest"] for r in await rows(live, t.messages)]
-        assert len(digests) == 2 * TURNS  # what was evicted was there already
+        # What was evicted was there already.
+        assert len(digests) == 2 * TURNS
 
 
 async def test_a_job_that_ran_costs_no_turn_a_read(data, monkeypatch):

@@ -377,7 +377,8 @@ async def test_a_store_that_stalls_slows_no_answer_and_the_records_come_when_it_
         begun = time.monotonic()
         for stream in (False, True) * 10:
             assert (await ask(live, "off", stream)).status_code == 200
-        assert time.monotonic() - begun < 20  # to wait for the store once would take 1 s and more
+        # To wait for the store once would take 1 s and more.
+        assert time.monotonic() - begun < 20
         holder.execute("ROLLBACK")
         holder.close()
         assert len(await records(live)) == 21

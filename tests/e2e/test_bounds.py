@@ -129,7 +129,8 @@ async def test_an_alias_names_a_whole_answer_of_any_length(data, place, size):
 
 
 WHOLE_HEAD = b"HTTP/1.1 200 X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-HELD_BACK = 2 * MIB  # of an answer that is read ahead, and of what the sockets hold
+# Of an answer that is read ahead, and of what the sockets hold.
+HELD_BACK = 2 * MIB
 
 
 @pytest.mark.parametrize("place", ["first", "last"])
@@ -193,5 +194,6 @@ async def test_arguments_that_are_too_long_go_nowhere(data, monkeypatch, path, p
         assert work.beside or (piece == MIB // 32 and path == "chat/completions")
         again = json.dumps(up.requests[-1].json)
         assert len(again) < 50_000
-        assert "left_out" in again or path == "responses"  # it names what the provider keeps
+        # It names what the provider keeps.
+        assert "left_out" in again or path == "responses"
         assert "at most 100000 are allowed" in again

@@ -17,7 +17,8 @@ from tests.e2e.beside import BULK, beside, chat, passages, served
 
 ROWS = 3000
 SECONDS = (
-    1.0  # a wait that no machine makes of a piece; the whole takes longer where it is made at once
+    # A wait that no machine makes of a piece; the whole takes longer where it is made at once.
+    1.0
 )
 GZIP = {**BULK, "content-encoding": "gzip"}
 

@@ -172,7 +172,8 @@ async def test_expiring_goes_on_and_tells_the_index_of_each_passage_once(db, pat
     assert await number(db, select(func.count()).select_from(t.passages).where(P.node != 0)) == 0
     assert (len(told), len(set(told))) == (250, 250)
     assert set(before) == set(told)
-    assert await number(db, select(func.count()).select_from(t.passages)) == 450  # of who is named
+    # Of who is named.
+    assert await number(db, select(func.count()).select_from(t.passages)) == 450
 
 
 def named(scope):

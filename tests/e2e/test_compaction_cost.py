@@ -23,11 +23,13 @@ from tests.models import Model
 
 CONFIG = {
     "models": {"m": {"targets": [{"provider": "openai"}], "context_window": 1900}},
-    "memory.recall": "tools",  # what is said of a turn is told apart from these by their tests
+    # What is said of a turn is told apart from these by their tests.
+    "memory.recall": "tools",
     "memory.extract": "off",
     "memory.read_deadline_ms": 10000,
 }
-EARLY, LATE, TURNS = 30, 150, 25  # the first turns of those that are compared
+# The first turns of those that are compared.
+EARLY, LATE, TURNS = 30, 150, 25
 KINDS = ("decoded", "found in a text", "hashed", "counted", "looked at")
 NAMED = {"x-memory-conversation": "named"}
 # Messages that a client sends, 0 for all.

@@ -229,7 +229,8 @@ async def test_a_request_repeated_after_a_failed_round_resumes_and_writes_once(d
         assert (await live.chat("I like tea", user="ada")).status_code == 500
         answer = await live.chat("I like tea", user="ada")
         assert said(answer)["content"] == "Saving.\n\nSaved!"
-        assert len(up.requests) == 3  # the finished round was not run again
+        # The finished round was not run again.
+        assert len(up.requests) == 3
         assert [m["role"] for m in up.bodies[2]["messages"]] == [
             "system",
             "user",
@@ -249,7 +250,8 @@ async def test_an_answer_that_says_nothing_is_known_again_at_its_very_history(da
     async with Model("one", "", "two", "three") as up:
         for words in ("a", "b", "c", "d"):
             history.append({"role": "user", "content": words})
-            async with running(up.url, data) as live:  # each time anew: nothing is kept
+            # Each time anew: nothing is kept.
+            async with running(up.url, data) as live:
                 answer = await live.chat(history, user="ada")
             history.append(answer.json()["choices"][0]["message"])
             threads.append(answer.headers["x-memory-conversation"])
@@ -338,8 +340,12 @@ async def test_a_retry_resumes_across_a_restart(data):
         wire.reset()
 
     async with Model(
-        calls(REMEMBER), die, die, "Saved!"
-    ) as up:  # a kept connection that dies is replaced by a fresh one
+        # A kept connection that dies is replaced by a fresh one.
+        calls(REMEMBER),
+        die,
+        die,
+        "Saved!",
+    ) as up:
         async with running(up.url, data, {"routing.retries": 0}) as live:
             assert (await live.chat("I like tea", user="ada")).status_code == 502
         async with running(up.url, data) as live:

@@ -20,7 +20,8 @@ from tests.e2e.test_faults import REMEMBER, breaking
 from tests.e2e.test_turns import WEATHER
 from tests.models import Model, call, calls
 
-WORD, USER = "xyzzy", "plugh"  # what was said, and who said it
+# What was said, and who said it.
+WORD, USER = "xyzzy", "plugh"
 CONFIG = {
     "memory.read_deadline_ms": 20000,
     "memory.recall": "always",

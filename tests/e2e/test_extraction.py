@@ -239,7 +239,8 @@ async def test_what_a_user_wants_forgotten_is_set_aside_at_once(data):
         assert [by for _, _, by in await kept(live)] == ["extraction"]
         await Chat(live).say("What is my address on Elm?")
         shown = json.dumps(up.bodies[-1]["messages"])
-        assert "12 Elm" not in shown  # neither as a fact nor as the message that told it
+        # Neither as a fact nor as the message that told it.
+        assert "12 Elm" not in shown
 
 
 async def test_turns_are_read_six_at_a_time_or_when_the_user_is_idle_and_never_twice(data):

@@ -151,7 +151,8 @@ async def test_upstream_faults_before_the_first_byte(data, fault, status, code, 
     async with Model(fault) as up, running(up.url, data, {**slow, "routing.retries": 1}) as live:
         response = await live.chat("hi", {"x-memory": mode}, stream=stream)
         if mode == "off" and fault is garbage:
-            assert response.content == b"<html>hello</html>"  # off passes on what came
+            # Off passes on what came.
+            assert response.content == b"<html>hello</html>"
             return
         assert response.status_code == status
         assert response.headers["content-type"] == "application/json"
@@ -363,7 +364,8 @@ async def test_a_write_that_fails_at_any_point_still_answers(data, monkeypatch, 
             if nth == 3:
                 assert response.headers["x-memory-status"] == "ok"
                 assert (data / "spill.ndjson").exists()
-        if nth == 3:  # what was promised is there after the next start
+        # What was promised is there after the next start.
+        if nth == 3:
             async with running(up.url, data) as live:
                 await asyncio.wait_for(live.gateway.memory._ready.wait(), 5)
                 assert not (data / "spill.ndjson").exists()

@@ -367,7 +367,8 @@ async def test_what_keeps_nothing_needs_no_leave(line):
         found = await live.http.post(live.url + path, json=body, headers=asked)
         assert found.status_code == 200, path
         assert up.requests[-1].json == body
-        for chain in (  # which may be another tenant's
+        # Which may be another tenant's.
+        for chain in (
             {"previous_response_id": "resp_1"},
             {"conversation": "conv_1"},
             {"conversation": {"id": "conv_1"}},
@@ -425,7 +426,8 @@ async def test_a_form_costs_linear_time_in_every_dimension(line):
                 headers=by(key, **{"content-type": FORM}),
             )
             assert told.status_code == status
-            assert time.process_time() - begun < 5  # the old one took minutes for 200 KB
+            # The old one took minutes for 200 KB.
+            assert time.process_time() - begun < 5
     assert json.loads(told.content)["usage"] == USAGE
 
 

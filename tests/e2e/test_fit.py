@@ -258,7 +258,8 @@ async def test_after_a_refusal_the_next_plan_fits(data, told):
 
     It refuses once, or not even twice, and never again.
     """
-    refused, roomy = [], 5000  # our tools and blocks count three times, too
+    # Our tools and blocks count three times, too.
+    refused, roomy = [], 5000
 
     async def strict(seen, wire):
         true = 3 * size(seen.json)

@@ -9,7 +9,8 @@ import pytest
 from tests.bench.freeze import bound_dimensions, dimensions, format_dimensions
 from tests.bench.freeze.stage import Stage
 
-HELD_SECONDS = 0.15  # that others may wait over their usual
+# That others may wait over their usual.
+HELD_SECONDS = 0.15
 # a busy machine makes everybody wait now and then; a request that holds others does so always, and
 # is at work meanwhile
 TRIES = 3

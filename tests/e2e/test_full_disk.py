@@ -107,7 +107,8 @@ async def test_whatever_the_store_and_the_spill_file_raise_the_answer_is_whole(
             patch.setattr(line_file, "write_parts", nothing_fits)
             response = await live.chat("hi", stream=stream, user="ada")
         assert (response.status_code, words(response, stream)) == (200, "fine")
-        if nth == 1 or not stream:  # later, the header of a stream has left
+        # Later, the header of a stream has left.
+        if nth == 1 or not stream:
             assert response.headers["x-memory-status"] == "degraded"
         if nth == 3:
             assert "both the store and the recovery log failed" in caplog.text

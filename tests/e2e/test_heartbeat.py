@@ -229,16 +229,19 @@ async def test_a_clock_runs_once_for_each_memory_that_was_used_since(data, monke
     monkeypatch.setattr(clock, "now", lambda: now)
     async with Model(tidying()) as up, gateway(up, data, {**granting({}), **config}) as live:
         await prepared(live)
-        assert await queue_due_reflections(live.gateway) == 0  # the clock begins now
+        # The clock begins now.
+        assert await queue_due_reflections(live.gateway) == 0
         await settled(live)
         now += 60
         assert await queue_due_reflections(live.gateway) == 0
-        now += 5 * 86_400  # one run after an outage
+        # One run after an outage.
+        now += 5 * 86_400
         assert await queue_due_reflections(live.gateway) == 1
         await settled(live)
         assert len([b for b in up.bodies if "tidy" in b["messages"][0]["content"]]) == 1
         assert await queue_due_reflections(live.gateway) == 0
-        now += 2 * 86_400  # nobody used it since
+        # Nobody used it since.
+        now += 2 * 86_400
         assert await queue_due_reflections(live.gateway) == 0
 
 

@@ -16,7 +16,8 @@ from tests.e2e.mutations import wrong
 from tests.models import Model, call
 
 MODES = ["full", "read", "write", "off"]
-EACH = 8  # variants a test tries, spread over thousands
+# Variants a test tries, spread over thousands.
+EACH = 8
 WEATHER = {
     "type": "function",
     "function": {"name": "get_weather", "description": "d", "parameters": {"type": "object"}},
@@ -213,7 +214,8 @@ async def test_an_answer_that_is_no_json_is_a_clean_error(data, mode):
                 live.chat("hi", {"x-memory": mode}, stream=stream), 15
             )
             if mode == "off":
-                assert raw in response.content  # passed on as it came
+                # Passed on as it came.
+                assert raw in response.content
                 continue
             shaped(response)
             assert response.status_code == 502 or (stream and "error" in events(response.text)[-1])

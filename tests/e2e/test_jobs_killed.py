@@ -14,7 +14,8 @@ from tests.models import Model, call, calls
 
 OPENINGS = {"You compress": "summarise", "You keep the long-term": "extract", "You tidy": "reflect"}
 KINDS = "('summarise', 'extract', 'reflect')"
-DUE = "AND run_at < unixepoch() + 60"  # not those that wait for a user to be idle
+# Not those that wait for a user to be idle.
+DUE = "AND run_at < unixepoch() + 60"
 OF_ADA = "JOIN scopes ON scopes.id = {0}.scope_id WHERE scopes.user = 'ada'"
 # Reflection has a round behind it when it is killed.
 STALLS = {
@@ -111,8 +112,9 @@ async def test_jobs_killed_while_they_ran_are_resumed_and_write_once(data, tmp_p
         async with spawned(up.url, data) as (_, client):
             hello = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "user": "bob"}
             assert (
+                # Brings the credential.
                 await client.post("/v1/chat/completions", json=hello)
-            ).status_code == 200  # brings the credential
+            ).status_code == 200
             await until(
                 lambda: (
                     not select(

@@ -93,8 +93,11 @@ async def test_a_history_of_ten_thousand_messages_works_after_a_restart(data, re
             )
         for n, words in enumerate(("first", "second", "third")):
             async with running(
-                up.url, data, CONFIG
-            ) as live:  # each time anew: nothing is kept in memory
+                # Each time anew: nothing is kept in memory.
+                up.url,
+                data,
+                CONFIG,
+            ) as live:
                 answer = await live.chat(f"{words} question", NAMED, user="ada", max_tokens=200)
                 assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "ok")
                 sent = chats(up)[-1]
@@ -107,8 +110,10 @@ async def test_a_history_of_ten_thousand_messages_works_after_a_restart(data, re
                 # A warm turn.
                 again = await live.chat(f"{words}, once more", NAMED, user="ada", max_tokens=200)
                 assert again.headers["x-memory-status"] == "ok"
-        assert reads[0] >= 2 * TURNS  # never summarised before: all of it
-        assert max(reads[1:]) <= 300  # then what the window holds
+        # Never summarised before: all of it.
+        assert reads[0] >= 2 * TURNS
+        # Then what the window holds.
+        assert max(reads[1:]) <= 300
         assert len(chats(up)) == 6
 
 
@@ -117,7 +122,8 @@ async def test_a_summary_stays_when_the_only_turn_after_it_is_asked_again(data):
         **CONFIG,
         "memory.summarize_ahead": False,
         "memory.extract": "off",
-        "memory.recall": "tools",  # what was summarised is found by words of it
+        # What was summarised is found by words of it.
+        "memory.recall": "tools",
     }
     async with Model(model) as up:
         async with running(up.url, data, config) as live:

@@ -168,7 +168,8 @@ async def test_a_key_made_before_the_gateway_asks_for_keys_is_not_taken_for_the_
             )
         ).status_code == 401
         assert not up.requests
-        assert await status(live, "mg-of-another-gateway") == 200  # which may be the upstream
+        # Which may be the upstream.
+        assert await status(live, "mg-of-another-gateway") == 200
 
 
 @row(89)
@@ -430,7 +431,8 @@ async def test_the_command_makes_the_first_key_and_steers_the_gateway_that_then_
                         )
                     ).status_code
 
-                assert await asked(admin) == 200  # from the very first request
+                # From the very first request.
+                assert await asked(admin) == 200
                 assert not_a_number.returncode == 2
                 keyless = await run("keys", "list")
                 assert (keyless.returncode, "MNEMOGATE_KEY" in keyless.stderr) == (1, True)

@@ -553,7 +553,8 @@ async def test_a_message_that_repeats_the_one_before_is_a_new_one(data, path):
             made = await letta.post("agents", model="m")
             for _ in range(3):
                 await say(letta, made, "continue", path=path)
-        async with door(up, data) as letta:  # what it knows is read from the store
+        # What it knows is read from the store.
+        async with door(up, data) as letta:
             await say(letta, made, "continue", path=path)
             listed = await letta.get(f"agents/{made['id']}/messages", params={"order": "asc"})
     answers = ["One.", "Two.", "Three.", "Four."]

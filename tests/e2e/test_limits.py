@@ -224,7 +224,8 @@ async def test_after_many_mixed_calls_the_budget_is_what_was_used(data):
         if what == "refuse":
             await wire.json({"error": {"message": "no"}}, 400)
         elif what == "leave":
-            told += guess_tokens(len(seen.body)) * 1000 / 1e6  # nobody says what it has cost
+            # Nobody says what it has cost.
+            told += guess_tokens(len(seen.body)) * 1000 / 1e6
             await seen.gone.wait()
         else:
             used = {
@@ -284,8 +285,9 @@ async def test_a_restart_remembers_what_was_spent(data):
             assert (await ask(live, "off", max_tokens=1)).status_code == 200
         async with running(up.url, data, config, key=GATEWAY_KEY) as live:
             assert (
+                # 0.2 of 0.3 are spent, and the estimate just fits.
                 await ask(live, "off", max_tokens=5)
-            ).status_code == 200  # 0.2 of 0.3 are spent, and the estimate just fits
+            ).status_code == 200
             assert (await ask(live, "off", max_tokens=10)).status_code == 429
 
 

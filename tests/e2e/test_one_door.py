@@ -248,7 +248,8 @@ async def test_no_form_of_a_body_hides_what_it_names(data, mode):
                 assert not [n for n in names.values() if n in arrived], (form, path)
 
 
-ROUTES = [  # every route that reads or names a stored object
+# Every route that reads or names a stored object.
+ROUTES = [
     ("GET", "responses/RESPONSE"),
     ("DELETE", "responses/RESPONSE"),
     ("POST", "responses/RESPONSE/cancel"),

@@ -23,8 +23,10 @@ from tests.models import Model, call, calls
 pytest.importorskip("pydantic_monty", reason="the extra `sandbox` is not installed")
 CANARY = "s3cr3t-0f-th3-0perat0r"
 VALUE = "t0p-s3cr3t-value"
-AT_ONCE = 10  # calls of one reply
-CHILD_SUBREAPER = 36  # of prctl
+# Calls of one reply.
+AT_ONCE = 10
+# Of prctl.
+CHILD_SUBREAPER = 36
 ATTEMPTS = 3
 
 

@@ -41,7 +41,8 @@ async def test_recall_follows_the_rules(data):
         answer = (await live.chat(history, user="ada", tools=[WEATHER])).json()["choices"][0][
             "message"
         ]
-        assert up.bodies[3]["messages"][1]["content"] == asked  # the same while tools run
+        # The same while tools run.
+        assert up.bodies[3]["messages"][1]["content"] == asked
         history += [answer, user("Thanks a lot")]
         await live.chat(history, user="ada", tools=[WEATHER])
         # Not replayed.
@@ -110,7 +111,8 @@ async def test_what_is_recalled_leaves_no_trace_in_later_requests(data, sdk):
     facts = ["my hazelnut allergy", "my sister Odile", "the boat Marguerite", "my Lisbon flat"]
     async with Model(lambda seen, wire: "So be it, then.") as up:
         async with running(up.url, data, {"memory.extract": "off"}) as live:
-            for fact in facts:  # a conversation each
+            # A conversation each.
+            for fact in facts:
                 await live.chat(f"Please keep in mind {fact}, which matters.", user="ada")
             await live.gateway.memory.retrieval.indexing.ensure_indexed(1)
             history, start = [{"role": "system", "content": "Be brief."}], len(up.bodies)

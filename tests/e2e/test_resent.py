@@ -29,7 +29,8 @@ CONFIG = {
         "n": {"targets": [{"provider": "openai"}]},
     },
     "memory.summarize_ahead": False,
-    "memory.recall": "tools",  # what is said of a turn is told apart from these by their tests
+    # What is said of a turn is told apart from these by their tests.
+    "memory.recall": "tools",
     "memory.extract": "off",
     "memory.read_deadline_ms": 10000,
 }

@@ -14,7 +14,8 @@ from tests.bench.freeze import dimensions, format_dimensions
 from tests.bench.freeze.dimensions import Exchange
 from tests.bench.freeze.stage import Stage
 
-BODY_MIB = 64  # the default of server.max_body_mib
+# The default of server.max_body_mib.
+BODY_MIB = 64
 PLAYED = {
     **{d.name: d for d in dimensions.REQUESTS + dimensions.ANSWERS},
     **{d.name: d for d in format_dimensions.REQUESTS + format_dimensions.ANSWERS},

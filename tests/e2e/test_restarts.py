@@ -14,7 +14,8 @@ from tests.e2e.test_resent import CONFIG, NUMBERED, Brief, Client, answers, summ
 from tests.e2e.test_turns import check_valid
 from tests.models import Model
 
-TURNS = 45  # whose numbers fit in a summary
+# Whose numbers fit in a summary.
+TURNS = 45
 
 
 def numbers_in(value):

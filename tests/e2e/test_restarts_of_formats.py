@@ -73,4 +73,5 @@ async def test_bodies_are_legal_and_lose_nothing(tmp_path, app, server, seed):
                     assert not up.faults
                     sent = json.dumps(up.bodies[-1])
                     assert asked <= numbers_in(sent) or "were left out" in sent
-        assert other.bodies  # something was summarised
+        # Something was summarised.
+        assert other.bodies

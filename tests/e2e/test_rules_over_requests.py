@@ -66,7 +66,8 @@ async def test_t_u3_runs_count_over_the_requests_of_a_turn(data, between):
                     answer = await client.give_results(answer)
                 assert (answer.text, answer.calls) == ("Done.", {})
                 assert len(server.runs("weather")) == 2
-                if between == "nothing":  # else the epoch ended, with what it hid
+                # Else the epoch ended, with what it hid.
+                if between == "nothing":
                     assert REFUSED in results_in(apis.bodies(api)[-1])
                 assert "weather" not in answer.raw
                 client.headers = {}

@@ -199,7 +199,8 @@ async def test_t_w2_a_native_server_without_tools_of_its_own_is_stood_in_for(dat
 
 
 ASKED = {"web_search_options": {"search_context_size": "low"}}
-OPENING = "Let me see [1]."  # before any search, so it cites nothing
+# Before any search, so it cites nothing.
+OPENING = "Let me see [1]."
 SEARCHING = [say(OPENING), use("look_up", {"query": "rain"})]
 CHAT_PROVIDERS = {
     "chat": (ChatOnlyModel, {"server_tools": False}),

@@ -711,7 +711,8 @@ async def test_who_uses_no_shared_block_has_the_bytes_and_the_reads_of_before(da
                 await ask(live, "ann", "And?", unknown)
             seen[case] = [r.body for r in up.requests], statements
     assert len(seen["none"][0]) == 4
-    assert seen["none"][1] or stores.POSTGRES  # there one statement asks for all (see its tests)
+    # There one statement asks for all (see its tests).
+    assert seen["none"][1] or stores.POSTGRES
     assert seen["another's"] == seen["none"]
 
 

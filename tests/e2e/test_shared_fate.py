@@ -91,8 +91,9 @@ async def test_one_users_slow_reads_close_nobody_elses_memory(data, monkeypatch)
         monkeypatch.setattr(turn_reader, "snapshot", slow)
         long = [
             user("hello"),
+            # No small read: it goes to a reader's thread.
             {"role": "assistant", "content": "x"},
-        ] * 40  # no small read: it goes to a reader's thread
+        ] * 40
         for _ in range(FAILURES + 1):
             late = await live.chat([*long, user("so?")], user="slow")
             assert late.headers["x-memory-status"] == "degraded"
@@ -120,7 +121,8 @@ async def test_a_store_that_answers_nothing_is_left_alone_for_a_while(data, monk
                     await asyncio.sleep(0.01)
             before = calls_made
             assert (await live.chat("and now?", user="x")).headers["x-memory-status"] == "degraded"
-            assert calls_made == before  # nobody waits for it
+            # Nobody waits for it.
+            assert calls_made == before
 
 
 async def test_a_busy_process_is_no_late_store(db):

@@ -61,7 +61,8 @@ async def test_an_answer_that_was_cut_off_is_asked_for_once_more_with_more_room(
         assert grown >= first + 10_000
         await chat.say("I am Ada, as I said")
         background = [b for b in up.bodies if "You keep" in b["messages"][0]["content"]]
-        assert limit_of(background[2]) > first  # it is known by now
+        # It is known by now.
+        assert limit_of(background[2]) > first
         assert len(background) == 3
 
 

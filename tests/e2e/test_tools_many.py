@@ -45,7 +45,8 @@ async def test_t_g8_of_sixty_tools_the_right_one_is_found_and_the_list_stays_the
             assert shown == ["list_issue", "tool_search"]
             own = [t for t in up.bodies[0]["tools"] if t["function"]["name"] in OWN]
             assert len(own) == len(OWN)
-            assert TokenCounter().tools(own) < 900  # of schema
+            # Of schema.
+            assert TokenCounter().tools(own) < 900
             assert all('"name":"archive_invoice"' in told_of(body)[0] for body in up.bodies[1:3])
             assert told_of(up.bodies[2])[1].endswith("archived")
             assert [r.path for r in server.requests] == ["/archive_invoice/7"]

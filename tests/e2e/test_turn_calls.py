@@ -16,8 +16,10 @@ from tests.models import Model
 
 ROOT = Path(__file__).parents[2]
 OURS = (str(ROOT / "gateway"), str(ROOT / "memory"))
-MOST_CALLS, MOST_DEFAULT_CALLS = 574, 629  # the second with the default settings, which recall
-MOST_TOOL_CALLS = 50  # more, where ten tools are granted
+# The second with the default settings, which recall.
+MOST_CALLS, MOST_DEFAULT_CALLS = 574, 629
+# More, where ten tools are granted.
+MOST_TOOL_CALLS = 50
 WARM, COUNTED = 4, 30
 CONFIG = {
     "keys": [{"name": "app", "key": "key-of-the-app-0123456789", "tenant": "t", "trusted": True}],

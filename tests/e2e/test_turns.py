@@ -199,7 +199,8 @@ async def test_a_mixed_reply_is_spliced_back_in_valid_order(data, stream):
         await live.chat(history, tools=[WEATHER], user="ada")
         last = up.bodies[2]["messages"]
         check_valid(last)
-        assert last[:5] == sent  # the prefix the provider has cached
+        # The prefix the provider has cached.
+        assert last[:5] == sent
         assert last[-1]["content"].startswith("And?\n\n<memory_updates")
 
 
@@ -417,7 +418,8 @@ async def test_a_model_without_tools_answers_on_the_first_request(data, sdk):
         await client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": "hi"}]
         )
-        assert len(up.requests) - count == 1  # remembered: nothing is tried in vain any more
+        # Remembered: nothing is tried in vain any more.
+        assert len(up.requests) - count == 1
 
 
 async def test_a_plain_refusal_is_the_clients_own(data, sdk):
@@ -454,7 +456,8 @@ async def test_an_error_after_round_one_keeps_its_status_before_the_first_byte(d
     ) as up:
         async with running(up.url, data, {"routing.retries": 0}) as live:
             response = await live.chat("hi", stream=stream)
-            if stream:  # the role was shown already
+            # The role was shown already.
+            if stream:
                 assert json.loads(response.text.split("data: ")[-1])["error"]["code"] == "x"
                 assert "[DONE]" not in response.text
             else:

@@ -157,7 +157,8 @@ async def test_what_is_read_at_once_is_what_the_transaction_reads(
 
 
 NAMED = {**ADA, "x-memory-conversation": "tea"}
-KEY = 1 << 50  # row keys are greater, and so are no counts
+# Row keys are greater, and so are no counts.
+KEY = 1 << 50
 
 
 async def converse(url, data):
@@ -297,7 +298,8 @@ async def test_of_two_who_continue_a_conversation_both_answers_are_kept(
     found = said(postgres_url)
     assert sorted(found) == sorted([*wanted, *(f"answer to {words}" for words in wanted)])
     versions = stores.on_server(postgres_url, "SELECT version, head FROM conversations")
-    assert len(versions) == 2  # the second continuation is a fork, or stays a branch of the first
+    # The second continuation is a fork, or stays a branch of the first.
+    assert len(versions) == 2
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -335,7 +337,8 @@ async def test_a_statement_that_is_lost_is_written_once(
     async def lose(one, sql):
         if len(late) < 1 + stream:
             if lost == "its answer" and not (rows := await fetch(one, sql)):
-                return rows  # whoever indexes holds the lock, so the transaction writes it
+                # Whoever indexes holds the lock, so the transaction writes it.
+                return rows
             late.append(sql)
             one.raw.terminate()
             raise asyncpg.ConnectionDoesNotExistError

@@ -96,7 +96,8 @@ async def test_a_gateway_killed_while_it_embeds_goes_on_where_it_was_and_loses_n
             await hello(client, user="bob")
             await brought(client, data, [*SAID[:99], PET], "voyage")
             await until(stalled.is_set)
-            assert made(data) >= 64  # the first batch is there
+            # The first batch is there.
+            assert made(data) >= 64
             child.kill()
             await child.wait()
         with contextlib.closing(sqlite3.connect(data / "mnemogate.db")) as db, db:
@@ -111,8 +112,9 @@ async def test_a_gateway_killed_while_it_embeds_goes_on_where_it_was_and_loses_n
             await hello(client, user="bob")
             await until(lambda: not select(data, "SELECT 1 FROM jobs WHERE kind = 'embed'"))
             assert (await found(client, data, "pet"))[
+                # In the index: there are more than are compared one by one.
                 0
-            ] == PET  # in the index: there are more than are compared one by one
+            ] == PET
     assert select(
         data,
         "SELECT count(*) FROM message_vectors JOIN scopes ON scopes.id = scope_id WHERE user = "

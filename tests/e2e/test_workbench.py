@@ -108,7 +108,8 @@ async def test_the_list_shows_the_agents_that_a_key_may_see(data):
         page = await ada.get("/agents")
         assert "support" in words(page)
         assert "Make an agent" not in words(page)
-        assert ">own<" not in page.text  # others told it things, and this key is not named
+        # Others told it things, and this key is not named.
+        assert ">own<" not in page.text
         for path in ("/agent?name=own", "/agent/profile?name=own"):
             assert (await ada.get(path)).status_code == 403
         for path in ("/agent?name=foreign", "/agent/profile?name=foreign"):
@@ -185,7 +186,8 @@ async def test_an_error_stands_at_its_field(data, member, value, text):
         assert text in faults(page)[0]
         field = re.search(rf'name="{re.escape(member)}"[^>]*', page.text)[0]
         assert 'aria-invalid="true" aria-describedby="fault"' in field
-        assert form_of(page)[member] == value  # what was typed is still there
+        # What was typed is still there.
+        assert form_of(page)[member] == value
         is_advanced = member in agent_form.ADVANCED
         assert ('<details class="card" open>' in page.text) is is_advanced
         assert (await live.memory("GET", "/agents/new")).status_code == 404

@@ -16,8 +16,10 @@ from tests.models import Model, call, calls, text
 from tests.sockets import within
 
 SAID = [{"role": "user", "content": "hello"}]
-BURST = 50  # appends at once, of two workers
-EDITS, USERS = 250, 10  # each of four ways to talk: 1,000 edits in all
+# Appends at once, of two workers.
+BURST = 50
+# Each of four ways to talk: 1,000 edits in all.
+EDITS, USERS = 250, 10
 
 
 @contextlib.asynccontextmanager
@@ -172,7 +174,8 @@ async def test_a_retry_at_another_worker_takes_over_from_one_that_is_gone(
         await opened(postgres_url)
         retry = asyncio.ensure_future(other.chat(SAID, again))
         await asyncio.sleep(0.7)
-        assert model.asked == 1  # it waits for the first
+        # It waits for the first.
+        assert model.asked == 1
         monkeypatch.setattr(postgres_lease, "BEAT_SECONDS", 3600.0)
         gone = one.gateway.memory.db.lease.incarnation
         silent = f"UPDATE workers SET seen_at = seen_at - 16 WHERE incarnation = {gone}"
@@ -219,7 +222,8 @@ async def test_each_edit_of_1000_is_in_the_request_to_another_worker_that_begins
 
     patient = {"memory.read_deadline_ms": 20_000, "memory.extract": "off"}
     async with Model(answer) as up, two(postgres_url, tmp_path, up, **patient) as lives:
-        for live in lives:  # who may manage is known by what the upstream accepted
+        # Who may manage is known by what the upstream accepted.
+        for live in lives:
             await Chat().say(live, "hello")
         found = await asyncio.gather(*(edit_and_ask(lives, f"user-{i}") for i in range(USERS)))
         assert sum(found) == EDITS

@@ -11,10 +11,14 @@ import pytest
 from tests.e2e.fleet_faults import FaultyFleet
 from tests.postgres_server import binaries
 
-CYCLES, PARTS = 20, 2  # 200 with `make bench BENCH=faults`
-BUSY_SECONDS = 15.0  # for a recovery beside other tests; 5 with `make bench BENCH=faults`
-CUT_SECONDS = 12.0  # longer than a lease is held; 30 with `make bench BENCH=faults`
-PAUSE_SECONDS = 1.2  # so that other tests go on beside it
+# 200 with `make bench BENCH=faults`.
+CYCLES, PARTS = 20, 2
+# For a recovery beside other tests; 5 with `make bench BENCH=faults`.
+BUSY_SECONDS = 15.0
+# Longer than a lease is held; 30 with `make bench BENCH=faults`.
+CUT_SECONDS = 12.0
+# So that other tests go on beside it.
+PAUSE_SECONDS = 1.2
 SHORT = ("stopped", "redis_killed", "redis_frozen", "skewed")
 
 

@@ -6,8 +6,10 @@ import pytest
 
 from tests.e2e.fleet_model import FleetModel
 
-CYCLES = 20  # 200 with `make bench BENCH=faults`
-STEPS, PARTS = 2_000, 2  # which may run side by side; 100,000 with `make bench BENCH=model`
+# 200 with `make bench BENCH=faults`.
+CYCLES = 20
+# Which may run side by side; 100,000 with `make bench BENCH=model`.
+STEPS, PARTS = 2_000, 2
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -180,7 +180,8 @@ async def test_limits_hold_for_fifty_uploads_at_a_time(library):
     )
     stored = [r for r in results if not isinstance(r, BaseException)]
     assert {type(r) for r in results if isinstance(r, BaseException)} == {FilesFull}
-    assert len(stored) == 7  # of 400 KiB within 3 MiB
+    # Of 400 KiB within 3 MiB.
+    assert len(stored) == 7
     with pytest.raises(FileTooLarge):
         await library.put("big.txt", b"x" * ((1 << 20) + 1))
     for i in range(3):

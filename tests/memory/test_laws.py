@@ -203,7 +203,8 @@ class Life(RuleBasedStateMachine):
             and (before := self.sent.get((made.epoch.id, past.node.id)))
         ):
             own, out = before
-            if turn.messages[: len(own)] == own:  # the client itself kept its past as it was
+            # The client itself kept its past as it was.
+            if turn.messages[: len(own)] == own:
                 assert messages[: len(out)] == out
 
     def _check_hidden(self, store, body, turn, past):

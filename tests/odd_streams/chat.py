@@ -42,9 +42,12 @@ class ChatOddities:
     index: str
     ident: str
     name: str
-    whole: bool  # arguments in one piece, with the name
-    parallel: bool  # calls grow side by side
-    bundled: bool  # several deltas in one event
+    # Arguments in one piece, with the name.
+    whole: bool
+    # Calls grow side by side.
+    parallel: bool
+    # Several deltas in one event.
+    bundled: bool
     choice: str = "number"
     idle: bool = False
 
@@ -91,7 +94,8 @@ def say_answer(rng: Random, answer: Answer, odd: ChatOddities) -> Iterator[Json]
             continue
         pieces = [{"content": piece} for piece in cut(rng, part.text)]
         if odd.parallel and texts is not None:
-            texts += pieces  # texts follow each other
+            # Texts follow each other.
+            texts += pieces
         else:
             queues.append(texts := pieces)
     deltas = side_by_side(rng, queues) if odd.parallel else [d for q in queues for d in q]

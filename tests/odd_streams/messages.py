@@ -22,10 +22,14 @@ class BlockOddities:
     ident: str
     ends: str
     deltas: int
-    twice: bool  # the input in the beginning and in the pieces
-    in_beginning: bool  # only there
-    unknown: bool = False  # there are pieces of a kind that nobody knows
-    type: Any = "told"  # what stands for the type of each block
+    # The input in the beginning and in the pieces.
+    twice: bool
+    # Only there.
+    in_beginning: bool
+    # There are pieces of a kind that nobody knows.
+    unknown: bool = False
+    # What stands for the type of each block.
+    type: Any = "told"
 
     @staticmethod
     def choose(rng: Random) -> BlockOddities:

@@ -22,9 +22,12 @@ from tests.bench.freeze import bound_dimensions, dimensions, format_dimensions
 from tests.bench.freeze.dimensions import Dimension
 from tests.bench.freeze.stage import Outcome, Stage
 
-PLAYS = 3  # of the largest size
-MEDIAN, WORST = 0.05, 0.15  # seconds over the usual that others may wait, over the plays
-FREE = 0.3  # seconds of CPU below which growth says nothing: others are served meanwhile
+# Of the largest size.
+PLAYS = 3
+# Seconds over the usual that others may wait, over the plays.
+MEDIAN, WORST = 0.05, 0.15
+# Seconds of CPU below which growth says nothing: others are served meanwhile.
+FREE = 0.3
 DIMENSIONS = [
     *dimensions.REQUESTS,
     *format_dimensions.REQUESTS,
@@ -33,7 +36,8 @@ DIMENSIONS = [
     *bound_dimensions.REQUESTS,
     *bound_dimensions.ANSWERS,
 ]
-STEEP = 2.6  # times the CPU for twice the size: linear, with room for noise
+# Times the CPU for twice the size: linear, with room for noise.
+STEEP = 2.6
 
 
 def sizes(dimension: Dimension, steps: int) -> list[int]:

@@ -38,7 +38,8 @@ from tests.bench.freeze.format_dimensions import (
     response,
 )
 
-LONG_BYTES = 12 * MIB  # of a memory call's arguments
+# Of a memory call's arguments.
+LONG_BYTES = 12 * MIB
 IMPORT = "/memory/v1/users/ann/import"
 CONVERSATIONS = "/memory/v1/users/ann/conversations"
 SHORT_PART = '{"type":"text","text":"%s"}' % ("x" * 100)

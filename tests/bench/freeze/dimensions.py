@@ -31,8 +31,10 @@ class Exchange:
     answers: list[list[bytes]] = field(default_factory=lambda: [whole(PLAIN % SAID)])
     gzip: bool = False
     kind: str = "application/json"
-    packed: bytes = b""  # the body as it is sent, where that is no single gzip member
-    behind: bytes = b""  # what stands behind the body's only chunk
+    # The body as it is sent, where that is no single gzip member.
+    packed: bytes = b""
+    # What stands behind the body's only chunk.
+    behind: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ import sys
 import threading
 import time
 
-APART = 0.01  # seconds
+# Seconds.
+APART = 0.01
 TIMEOUT = 120.0
 BODY = json.dumps(
     {"model": "probe", "user": "bob", "messages": [{"role": "user", "content": "hi"}]}

@@ -26,9 +26,12 @@ from tests.sockets import free_port
 
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 CHUNKED = re.compile(rb"transfer-encoding: chunked", re.IGNORECASE)
-SETTLE = 0.3  # seconds after an answer in which work put off until then still counts
-WATCHED = 3.0  # seconds over which the prober's own cost is measured
-IDLE = 0.25  # of a core
+# Seconds after an answer in which work put off until then still counts.
+SETTLE = 0.3
+# Seconds over which the prober's own cost is measured.
+WATCHED = 3.0
+# Of a core.
+IDLE = 0.25
 READ_SECONDS = 180.0
 CONFIG = """
 [server]
@@ -141,7 +144,8 @@ class OddUpstream:
                 if b"connection: close" in answer[0]:
                     break
         except (asyncio.IncompleteReadError, OSError):
-            pass  # the gateway left
+            # The gateway left.
+            pass
         finally:
             writer.close()
 

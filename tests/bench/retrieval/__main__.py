@@ -28,7 +28,8 @@ from tests.bench.retrieval.stored import DEPTH, SECRET, Store, Utterance
 from tests.postgres_server import postgres_server
 
 Search = Callable[[str], Awaitable[list[str]]]
-STAND_IN = "hashing"  # an embedder that knows words, not what they mean
+# An embedder that knows words, not what they mean.
+STAND_IN = "hashing"
 
 
 async def scored(dialogue: Dialogue, search: Search) -> list[Score]:

@@ -24,7 +24,8 @@ from memory.stores.sql.rows.passages import PassageFilter
 from tests.bench.retrieval.stored import SECRET, Store
 
 USERS = 1000
-SAMPLE = 50  # users whose messages have vectors
+# Users whose messages have vectors.
+SAMPLE = 50
 WORDS = [
     f"{a}{b}{c}"
     for a in ("ba", "ko", "mi", "tu", "re", "sha", "lo", "ne")
@@ -116,7 +117,8 @@ async def in_bulk(
 
     while await store.memory.db.write(work):
         pass
-    if table == "messages":  # as an import leaves it, see `messages.add`
+    # As an import leaves it, see `messages.add`.
+    if table == "messages":
 
         def mark(conn: Any) -> None:
             newest = sql_driver(conn).index.newest_key(conn, 0)

@@ -26,7 +26,8 @@ URL = f"https://raw.githubusercontent.com/snap-research/locomo/{COMMIT}/data/loc
 SHA256 = "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4"
 MOST_BYTES = 16 << 20
 SECONDS = 60.0
-FIRST = 5  # conversations that the published figures are of; the other five were never looked at
+# Conversations that the published figures are of; the other five were never looked at.
+FIRST = 5
 NAMED = "MNEMOGATE_LOCOMO"
 HELP = f"Get {URL} yourself and name the file: {NAMED}=/path/to/locomo10.json"
 SESSION = re.compile(r"session_(\d+)")
@@ -123,7 +124,8 @@ def _dialogue(value: Any) -> Dialogue:
     for question in value["qa"]:
         labels = EVIDENCE.findall(" ".join(question.get("evidence", ())))
         evidence = frozenset(f"D{int(a)}:{int(b)}" for a, b in labels) & known
-        if evidence:  # else no turn can be right
+        # Else no turn can be right.
+        if evidence:
             out.questions.append((question["question"], question["category"], evidence))
     return out
 

@@ -6,9 +6,11 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-CUT = 10  # results that count, for all but the reciprocal rank
+# Results that count, for all but the reciprocal rank.
+CUT = 10
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
-ADVERSARIAL = 5  # asks for what was never said; its evidence is what misleads
+# Asks for what was never said; its evidence is what misleads.
+ADVERSARIAL = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ from memory.stores.sql.transfer.transcripts import (
 from memory.tools import ToolCall, ToolContext, run_searches
 
 SECRET = b"b" * 32
-DEPTH = 50  # the most that the tool gives
+# The most that the tool gives.
+DEPTH = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ class Stored:
                         for u in said
                     ]
                 )
-                for step in steps:  # step names are the transcript's
+                # Step names are the transcript's.
+                for step in steps:
                     step.id, step.parent = (
                         f"{name} {step.id}",
                         step.parent and f"{name} {step.parent}",

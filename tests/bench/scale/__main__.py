@@ -29,8 +29,10 @@ from tests.postgres_server import PostgresServer, binaries, postgres_server
 
 SECRET = b"b" * 32
 SIZES, TIMES, CONVERSATIONS = (10_000, 100_000, 1_000_000), 400, 20
-BUFFERS = "1GB"  # the server's own cache: the largest size is several times that
-GROWTH = 1.3  # most that a time may grow by when the messages do tenfold
+# The server's own cache: the largest size is several times that.
+BUFFERS = "1GB"
+# Most that a time may grow by when the messages do tenfold.
+GROWTH = 1.3
 
 
 @dataclass(slots=True)

@@ -41,11 +41,15 @@ TENANT = "bench"
 BLOCKS = {"human": CoreBlock("human", "Likes tea. " * 20), "persona": CoreBlock("persona", "")}
 # A conversation that rested long would begin an epoch, which is not the plain turn.
 POLICY = Policy(blocks=BLOCKS, rules=EpochPolicy(idle_seconds=1e9), read_deadline=10.0)
-TURNS = 25  # of a conversation
+# Of a conversation.
+TURNS = 25
 MESSAGES = 2 * TURNS
-DAYS = 30  # over which the messages were said
-EMBEDDED = 50  # users whose messages have vectors
-EXPLAINED = 10  # every so many conversations have explain records, which are kept for a week
+# Over which the messages were said.
+DAYS = 30
+# Users whose messages have vectors.
+EMBEDDED = 50
+# Every so many conversations have explain records, which are kept for a week.
+EXPLAINED = 10
 USED: dict[str, Any] = {
     "tenant": TENANT, "key": "anonymous", "model": "gpt-4.1-mini", "target": "openai/gpt-4.1-mini",
     "path": "/v1/chat/completions", "mode": "full", "attempts": 1, "rounds": 1, "input": 1900,
@@ -89,7 +93,8 @@ class Filler:
     memory: Memory
     url: str
     each: int
-    most: int  # messages that will ever be there: they are said over DAYS
+    # Messages that will ever be there: they are said over DAYS.
+    most: int
     lines: list[Line] = field(default_factory=list)
     embedded: list[Line] = field(default_factory=list)
     _at: float = 0.0

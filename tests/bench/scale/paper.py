@@ -12,12 +12,16 @@ from tests.bench.scale.sizes import TableSize
 # Rows of each turn.
 TURN_TABLES = {"nodes": 1, "messages": 2, "message_terms": 2, "usage": 1}
 TURNS_OF_CONVERSATION = 25
-VECTOR_BYTES = 2 * 1_650  # of a turn whose two messages have vectors of 384 numbers
+# Of a turn whose two messages have vectors of 384 numbers.
+VECTOR_BYTES = 2 * 1_650
 EXPLAINED_DAYS = 7
 PRIMARY_BYTES, PRIMARY_CORES = 2e12, 8
-GATEWAY_SECONDS = 0.0028  # of a warm turn, as `make bench BENCH=fleet-cpu` has it
-BUSY = 0.5  # share of a core that is planned with
-PEAK = 3  # times the mean
+# Of a warm turn, as `make bench BENCH=fleet-cpu` has it.
+GATEWAY_SECONDS = 0.0028
+# Share of a core that is planned with.
+BUSY = 0.5
+# Times the mean.
+PEAK = 3
 DAY = 86_400
 
 

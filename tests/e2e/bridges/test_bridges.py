@@ -37,7 +37,8 @@ async def test_what_is_told_in_one_session_is_known_in_the_next(data, ask, strea
     async with ChatOnlyModel(*script, kind=kind) as up:
         async with running(up.url, data) as live:
             assert await said(ask, live, "I like tea", stream=stream) == "Noted."
-        assert len(up.refused) == 1  # asked once, and known from then on
+        # Asked once, and known from then on.
+        assert len(up.refused) == 1
         async with running(up.url, data) as live:
             assert await said(ask, live, "What do I like?", stream=stream) == "Tea."
         first, second, third = up.bodies
@@ -241,7 +242,8 @@ async def test_declared_formats_are_not_asked_for(data, stream):
 @EITHER
 @pytest.mark.parametrize("kind", NO_PATH)
 async def test_tokens_are_estimated_where_the_server_cannot_count(data, ask, kind):
-    long = "The quick brown fox jumps over the lazy dog. " * 200  # 2,000 tokens
+    # 2,000 tokens.
+    long = "The quick brown fox jumps over the lazy dog. " * 200
     asked = {"model": "m", "tools": []}
     path = "responses/input_tokens" if ask == "responses" else "messages/count_tokens"
     asked |= {"input": long} if ask == "responses" else {"messages": [{**hi(), "content": long}]}
@@ -252,5 +254,6 @@ async def test_tokens_are_estimated_where_the_server_cannot_count(data, ask, kin
             assert http.status_code == 200, http.text
             counts.append(http.json()["input_tokens"])
         assert 1900 <= counts[0] <= 2600
-        assert counts[1] > counts[0] + 200  # with what the memory adds
+        # With what the memory adds.
+        assert counts[1] > counts[0] + 200
         assert up.bodies == []

@@ -54,7 +54,8 @@ async def test_what_is_told_in_one_session_is_known_in_the_next(data, stream):
         told = await ask(live, "I like tea", stream=stream)
         assert message_of(told)["content"] == "Noted."
         assert told["choices"][0]["finish_reason"] == "stop"
-        assert told["usage"]["prompt_tokens"] == 200  # of both rounds
+        # Of both rounds.
+        assert told["usage"]["prompt_tokens"] == 200
         assert APPEND not in json.dumps(told)
         told = await ask(live, "What do I like?", stream=stream)
         assert message_of(told)["content"] == "Tea."

@@ -82,7 +82,8 @@ async def test_a_server_without_compaction_is_bridged_onto_the_summariser(kind, 
                 ("user", "And in Oslo?"),
             ]
             assert kept[-1]["content"] == HISTORY[-1]["content"]
-            assert len(model.refused) == 1, turn  # what it lacks is learnt once
+            # What it lacks is learnt once.
+            assert len(model.refused) == 1, turn
         prompt = str(model.bodies[0]["messages"])
         assert "Oslo" in prompt
         assert "rain" in prompt
@@ -153,7 +154,8 @@ async def test_another_tenant_cannot_read_a_compaction_item(data):
             body = {"model": "m", "input": [item, user("Go on")], "store": False}
             http = await live.http.post(f"{live.url}/responses", json=body, headers=other)
             assert SUMMARY not in str(model.bodies[1:])
-            assert http.status_code == 400, http.text  # the server cannot be sent it either
+            # The server cannot be sent it either.
+            assert http.status_code == 400, http.text
             # limits hold for it as for any other request
             await compact(live, HISTORY)
             await compact(live, HISTORY)

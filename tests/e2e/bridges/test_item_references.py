@@ -96,7 +96,8 @@ async def test_a_reference_is_legal_wherever_it_goes(data, path, shape, calls):
         assert "mnemogate-" not in json.dumps(up.bodies)
         sent = up.bodies[-1]["input"]
         assert kinds(sent)[-len(behind) :] == kinds(behind) if behind else True
-        if path == "off" and shape == "pure":  # its server knows what was shown last
+        # Its server knows what was shown last.
+        if path == "off" and shape == "pure":
             assert [i["id"] for i in sent[1:-1]] == [i["id"] for i in shown["output"][1:]]
 
 

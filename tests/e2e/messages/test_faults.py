@@ -227,7 +227,8 @@ async def test_the_same_request_after_a_broken_answer_goes_on_from_finished_roun
 
 async def messages_of(live):
     listed = await live.memory("GET", "/users/ada/conversations")
-    if listed.status_code == 403:  # nothing is kept yet of what its key said
+    # Nothing is kept yet of what its key said.
+    if listed.status_code == 403:
         return []
     found = listed.json()["data"]
     assert len(found) == 1

@@ -290,7 +290,8 @@ async def test_a_forced_choice_a_form_or_a_prefill_gets_no_tool_of_ours(data, st
         sent = up.bodies[0]
         assert not ours_of(sent)
         assert {k: sent[k] for k in rest} == rest
-        assert "system" in sent  # the blocks are there all the same
+        # The blocks are there all the same.
+        assert "system" in sent
 
 
 async def test_a_free_choice_stays_as_it_was(data, stream):

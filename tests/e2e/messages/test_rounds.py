@@ -38,7 +38,8 @@ async def test_the_text_and_the_thinking_of_all_rounds_are_one_message(data, str
             "sig5",
         ]
         assert answer.message["stop_reason"] == "end_turn"
-        assert answer.message["id"] == "msg_4"  # of the first round
+        # Of the first round.
+        assert answer.message["id"] == "msg_4"
 
 
 async def test_streamed_and_plain_turns_give_equal_messages(data):

@@ -29,7 +29,8 @@ KEY = {
 # USD a million tokens: of a thousand, 1 USD.
 PRICE = {"input": 1000.0, "output": 1000.0}
 USED = (USAGE["input_tokens"] + USAGE["output_tokens"]) / 1000
-RESERVED = 1.0  # at least: for the output that a request may have
+# At least: for the output that a request may have.
+RESERVED = 1.0
 
 
 class Background(ResponsesModel):
@@ -151,7 +152,8 @@ async def test_a_booking_is_taken_up_after_a_restart(data, monkeypatch, mode, wh
     async with Background("Yes.") as up:
         async with running("", data, config(up.url), key=KEY["key"]) as live:
             url = f"{live.url}/responses"
-            if stream:  # the client leaves after the first event
+            # The client leaves after the first event.
+            if stream:
                 async with live.http.stream("POST", url, json=body, headers=headers) as answer:
                     assert await anext(answer.aiter_raw())
             else:

@@ -43,7 +43,8 @@ async def test_a_refused_include_leaves_the_tools(data, stream, words):
             assert http.headers["x-memory-status"] == "ok"
             assert text in http.text
             assert APPEND in names(up.bodies[-1])
-        assert sum(1 for b in up.bodies if b.get("include")) == 1  # then it is known
+        # Then it is known.
+        assert sum(1 for b in up.bodies if b.get("include")) == 1
 
 
 async def post(live, words, stream=False):

@@ -304,7 +304,8 @@ async def test_without_memory_a_response_is_its_owners_alone(data, stream, confi
             assert http.status_code == 404
 
 
-HEAVY = "word " * 60_000  # so long that of a request without memory only a few members are read
+# So long that of a request without memory only a few members are read.
+HEAVY = "word " * 60_000
 
 
 async def test_without_memory_a_long_request_goes_on_from_its_owners_responses_alone(data):

@@ -279,7 +279,8 @@ CLOCKS = [
     ids=["nothing", "status only", "total, nothing", "idle", "total, dripping", "half a body"],
 )
 async def test_each_timer_ends_the_answer_with_its_own_code(data, mode, stream, how, limits, code):
-    if not stream:  # which has its total time alone
+    # Which has its total time alone.
+    if not stream:
         limits, code = {"total": 0.4}, "total_timeout"
     async with Model(how) as up, running(up.url, data, timed(**limits)) as live:
         await live.gateway.memory.wait_until_ready()
@@ -298,7 +299,8 @@ async def test_each_timer_ends_the_answer_with_its_own_code(data, mode, stream, 
                 assert strict(response.content)[-1]["error"]["code"] == code
             else:
                 assert (response.status_code, response.json()["error"]["code"]) == (504, code)
-        for seen in up.requests:  # none, where the machine took the whole time to reach it
+        # None, where the machine took the whole time to reach it.
+        for seen in up.requests:
             await seen.leaves()
 
 

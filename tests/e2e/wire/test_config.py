@@ -217,7 +217,8 @@ async def test_a_request_on_its_way_keeps_the_settings_it_began_with(data):
         assert (await live.chat("hi", user="bob", model="alias")).json()["choices"][0]["message"][
             "content"
         ] == "New."
-        assert live.gateway.process.busy >= 1  # the counters outlive the swap
+        # The counters outlive the swap.
+        assert live.gateway.process.busy >= 1
         go.set()
         _, found = await asyncio.wait_for(task, 10)
         assert said(found) == "Old."

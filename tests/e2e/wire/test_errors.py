@@ -134,7 +134,8 @@ async def test_our_own_errors_have_one_shape(data):
             {
                 "models": {"known": {"targets": [{"provider": "openai"}]}},
                 "server.max_body_mib": 1,
-                "server.single_user": False,  # there a local server's user needs no key
+                # There a local server's user needs no key.
+                "server.single_user": False,
             },
         ) as live,
     ):
@@ -394,7 +395,8 @@ async def test_a_refusal_in_a_later_round_keeps_its_words(data, stream):
         running(up.url, data, {"routing.retries": 0}) as live,
     ):
         response = await live.chat("hi", stream=stream)
-        if stream:  # the text was shown already
+        # The text was shown already.
+        if stream:
             assert events(response.text)[-1] == BODY
         else:
             assert (response.status_code, response.json()) == (429, BODY)

@@ -239,7 +239,8 @@ async def test_each_event_is_there_before_the_next_is_sent(line, mode, path):
 
     live = line.play(interlocked)
     if path == "/v1/responses":
-        mode = "off"  # with memory, the last event waits for the record of the turn
+        # With memory, the last event waits for the record of the turn.
+        mode = "off"
     async with client(live.root, mode, path=path) as c:
         assert await c.status() == 200
         for event in events:

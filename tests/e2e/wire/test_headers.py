@@ -254,7 +254,8 @@ async def test_every_answer_can_be_traced(data, way, stream, caplog):
                 .headers["x-mnemogate-request-id"]
                 .startswith("req_")
             ), path
-        up.behave = None  # the upstream breaks
+        # The upstream breaks.
+        up.behave = None
         broken = await ask(live, way, stream)
         assert (broken.status_code, broken.headers["x-mnemogate-request-id"][:4]) == (502, "req_")
 
@@ -338,7 +339,8 @@ async def test_headers_of_ours_cannot_be_forged_from_either_side(data, way, stre
         assert response.status_code == 200
         assert not [k for k in sent(up) if k.startswith(("x-memory", "x-mnemogate"))]
         for name, value in forged.items():
-            if name != "x-memory-status" or way == "full":  # else it is off
+            # Else it is off.
+            if name != "x-memory-status" or way == "full":
                 assert response.headers.get_list(name) != [value]
             assert len(response.headers.get_list(name)) <= 1
 

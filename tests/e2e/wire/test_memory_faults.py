@@ -65,7 +65,8 @@ async def test_a_store_that_another_process_locks_holds_nobody_up(data, stream):
         )
         # 250 ms of its own, on a loaded machine; a lock's own patience is 5 s.
         assert took < 2, took
-        assert len(await said_in(live)) == 2  # what was given up is not written later
+        # What was given up is not written later.
+        assert len(await said_in(live)) == 2
 
 
 @row(132)

@@ -87,7 +87,8 @@ async def test_several_workers_share_the_places_of_a_target():
         assert not slots.full(target)
         await slots.take(target, 1)
     assert slots.full(target)
-    workers = 1  # the other one ended
+    # The other one ended.
+    workers = 1
     assert not slots.full(target)
 
 

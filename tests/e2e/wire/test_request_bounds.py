@@ -175,7 +175,8 @@ async def test_a_body_that_stands_still_is_given_up(line, monkeypatch):
             assert "body" in await refused(client, 408, "request_timeout")
     assert not up.requests
     assert live.gateway.process.busy == 0
-    async with Client(live) as slow:  # as long as something comes, it may take its time
+    # As long as something comes, it may take its time.
+    async with Client(live) as slow:
         await slow.send(POST + b"content-length: %d\r\n\r\n" % len(CHAT))
         for at in range(0, len(CHAT), 8):
             await slow.send(CHAT[at : at + 8])

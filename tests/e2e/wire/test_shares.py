@@ -63,7 +63,8 @@ async def test_one_account_never_takes_all_connections(data, way):
             await asyncio.sleep(0.1)
             hold.set()
             assert sorted(t.status_code for t in await asyncio.gather(*asked)) == [200, 200, 503]
-            assert (await waiting).status_code == 200  # a place of its own came free in time
+            # A place of its own came free in time.
+            assert (await waiting).status_code == 200
 
 
 async def test_in_single_user_mode_there_is_nobody_to_keep_places_for(data):

@@ -118,7 +118,8 @@ async def test_clients_that_do_not_read_slow_the_upstream_and_cost_two_mebibytes
             while len(written) < STREAMS + 1 or last != written:
                 last = list(written)
                 await asyncio.sleep(0.5)
-        assert max(written) < 24 * 2**20  # what the sockets of both sides hold, and no more
+        # What the sockets of both sides hold, and no more.
+        assert max(written) < 24 * 2**20
         grown = resident(pid) - before
         assert grown < 2 * STREAMS, f"{grown:.1f} MiB for {STREAMS} streams"
         await asyncio.wait_for(asyncio.gather(*(quick(root) for _ in range(10))), 30)

@@ -66,7 +66,8 @@ async def test_off_and_the_relay_ask_nothing_of_a_store_that_is_not_there(data, 
             ).status_code == 200
             assert (await live.http.get(f"{live.url}/models")).status_code == 200
             assert (await live.http.get(f"{live.root}/health")).status_code == 200
-            assert time.monotonic() - begun < 60  # each of them would have waited longer
+            # Each of them would have waited longer.
+            assert time.monotonic() - begun < 60
 
 
 @row(161)

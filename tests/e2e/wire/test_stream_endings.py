@@ -211,7 +211,8 @@ async def test_a_whole_answer_from_a_cut_stream_is_a_502(line):
 @pytest.mark.parametrize("more", [b"", framed(), framed(*hello("late"))], ids=["", "done", "more"])
 async def test_an_upstreams_error_is_passed_on_as_the_last_event(line, mode, how, more):
     if mode == "off" and (more or how == "hold"):
-        more, how = b"", "end"  # off passes on whatever follows
+        # Off passes on whatever follows.
+        more, how = b"", "end"
     live = line.play(
         writing(RAW + framed({"error": BUSY}, done=False) + more, then=how, pause=0.05)
     )

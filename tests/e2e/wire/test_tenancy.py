@@ -70,10 +70,14 @@ async def test_equal_bodies_of_two_callers_share_nothing(data, stream, what):
             await asked(live, stream, resent, {**yours, **key}, tools=[WEATHER], **your_body)
             other = up.bodies[before]
             assert [
-                m for m in other["messages"] if m["role"] != "system"
-            ] == resent  # no splice, no note
+                # No splice, no note.
+                m
+                for m in other["messages"]
+                if m["role"] != "system"
+            ] == resent
             assert "Likes tea" not in str([m for m in other["messages"] if m["role"] == "system"])
-            if len(up.bodies) > before + 1:  # nobody's request that continues nothing gets no tools
+            # Nobody's request that continues nothing gets no tools.
+            if len(up.bodies) > before + 1:
                 assert "My tea" not in up.bodies[-1]["messages"][-1]["content"]
 
 

@@ -60,7 +60,8 @@ async def test_a_header_that_nobody_may_send_is_dropped_and_the_others_arrive(da
     ) as up:
         async with running(up.url, data, {"routing.retries": 0}) as live:
             answer = await ask(live, way)
-            if answer.status_code == 502:  # llhttp itself refuses some of them
+            # Llhttp itself refuses some of them.
+            if answer.status_code == 502:
                 assert answer.json()["error"]["code"] == "upstream_unreachable"
                 return
             assert (answer.status_code, answer.json(), answer.headers["x-good"]) == (

@@ -63,7 +63,8 @@ def test_the_client_keeps_its_ids(api, call_of, member):
     assert len({*calls}) == 3
     assert calls[1] == "call_0"
     assert results == [calls[0], calls[2]]
-    assert mixed.ours[0].get("call_id", mixed.ours[0].get("id")) == "call_0"  # as received
+    # As received.
+    assert mixed.ours[0].get("call_id", mixed.ours[0].get("id")) == "call_0"
 
 
 @pytest.mark.parametrize(("api", "call_of", "member"), APIS)

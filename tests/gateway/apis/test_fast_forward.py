@@ -32,7 +32,8 @@ TEXT = {
         "delta": {"type": "text_delta", "text": "Hi"},
     },
 }
-OTHER = {  # changes to a piece of text, after which it has to be read
+# Changes to a piece of text, after which it has to be read.
+OTHER = {
     "responses": [
         {"sequence_number": 9},
         {"sequence_number": True},

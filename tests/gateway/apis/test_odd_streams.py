@@ -9,7 +9,8 @@ from gateway.apis.responses.responses_reply import Echo, ResponsesMask
 from tests.odd_streams.answers import OURS
 from tests.odd_streams.play import WIRES, events_of, framed, play
 
-STREAMS = 5_000  # of each wire; `make bench BENCH=streams` plays 100,000
+# Of each wire; `make bench BENCH=streams` plays 100,000.
+STREAMS = 5_000
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -356,8 +356,9 @@ async def test_the_local_token_makes_the_first_key_and_the_answer_tells_when_it_
     async with Model("ok") as up, running(up.url, data) as live:
         token = as_key((data / "token").read_text().strip())
         assert (
+            # A provider's key has no say.
             await live.memory("POST", "/keys", json=APP)
-        ).status_code == 401  # a provider's key has no say
+        ).status_code == 401
         made = await live.memory("POST", "/keys", json=APP, **token)
         assert "restart" in made.json()["note"]
         assert [k["name"] for k in (await live.memory("GET", "/keys", **token)).json()["data"]] == [
@@ -373,8 +374,9 @@ async def test_the_local_token_makes_the_first_key_and_the_answer_tells_when_it_
 async def test_where_strangers_may_call_nobody_makes_keys(data, server):
     async with Model("ok") as up, running(up.url, data, server) as live:
         assert (
+            # From here on the key is known to be somebody's.
             await live.chat("hi", user="ada")
-        ).status_code == 200  # from here on the key is known to be somebody's
+        ).status_code == 200
         # Whoever holds the local token of open mode runs the gateway, and makes keys as its user.
         opened = "server.open" in server
         token = as_key((data / "token").read_text().strip()) if opened else {}

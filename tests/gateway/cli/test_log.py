@@ -80,7 +80,8 @@ def test_each_request_leaves_one_line_and_no_prompt_and_no_key(tmp_path, upstrea
                     asked(
                         "POST",
                         "/v1/chat/completions",
-                        401,  # a key of the management API, which is never sent upstream
+                        # A key of the management API, which is never sent upstream.
+                        401,
                         json=chat(),
                         headers=token,
                     ),

@@ -41,7 +41,8 @@ def tiny(monkeypatch):
 
     def described(name, sha256):
         namespace = {"name": name, "sha256": sha256}
-        exec(  # a function of its own code, as tiktoken's are: what it loads is a global
+        # A function of its own code, as tiktoken's are: what it loads is a global.
+        exec(
             f"def {name}():\n    ranks = "
             f"load_tiktoken_bpe('https://vocabularies.invalid/{name}.tiktoken', "
             f"expected_hash={sha256!r})\n    return {{'name': {name!r}, 'pat_str': r'\\s|\\S', "
@@ -261,7 +262,8 @@ def test_the_doctor_asks_each_kind_of_provider_as_the_gateway_does(tmp_path):
     }
     assert "refuses providers.wrong.api_key" in found["wrong"][1]
     assert "set providers.none.api_key" in found["none"][1]
-    assert states(own)["upstream"] == "ok"  # each client brings its own
+    # Each client brings its own.
+    assert states(own)["upstream"] == "ok"
     assert "it needs a key; none was sent" in own.stdout
     assert "start it, or correct base_url" in found["gone"][1]
 

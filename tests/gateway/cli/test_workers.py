@@ -95,7 +95,8 @@ def test_workers_share_a_port_are_started_again_and_end_in_order(
             for line in told.splitlines()
             if line.startswith("mnemogate_requests_total{")
         ]
-        assert sum(counted) >= 20, told  # of both workers
+        # Of both workers.
+        assert sum(counted) >= 20, told
         os.kill(first[0], signal.SIGKILL)
         parent.waited("died with status -9; another starts")
         until(lambda: len(pids(postgres_url)) == 2 and first[0] not in pids(postgres_url))

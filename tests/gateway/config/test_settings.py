@@ -52,7 +52,8 @@ def compare(model: type[BaseModel], shown: dict[str, Any], where: str, found: li
             shown[name],
             None if field.is_required() else field.get_default(call_default_factory=True),
         )
-        if path == "tools":  # what every kind takes is shown at one of them
+        # What every kind takes is shown at one of them.
+        if path == "tools":
             common = {k: v for e in reversed(value.values()) for k, v in e.items()}
             common = {k: v for k, v in common.items() if k in ToolSettings.model_fields}
             for entry, told in value.items():

@@ -76,7 +76,8 @@ def test_a_spelling_of_a_path_served_here_is_canonical_or_nothing(seed, pattern,
     if found is None:
         return
     reached = tail_of(found).split("/")[1:]
-    if pattern[0] == "models":  # whose names may have slashes, and which keep nothing
+    # Whose names may have slashes, and which keep nothing.
+    if pattern[0] == "models":
         return
     assert reached == names or not reads_as(reached, names), (tail, found)
 

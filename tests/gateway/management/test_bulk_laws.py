@@ -229,7 +229,8 @@ async def test_an_erasure_that_was_cut_short_is_readable_by_nobody_and_goes_on(s
     ] == "bob"
     await settled(slow)
     found = await rows(slow)
-    assert {k: found[k] for k in WHOLE} == WHOLE  # bob's
+    # Bob's.
+    assert {k: found[k] for k in WHOLE} == WHOLE
     assert found["scopes"] == 1
 
 

@@ -88,7 +88,8 @@ async def test_an_answer_is_asked_again_in_the_background_when_it_is_old(clock):
     windows, probe = windows_of(FoundWindow(8192, 60.0), FoundWindow(4096, 60.0))
     assert await windows.find(target(), CALLER) == 8192
     clock.now += 61
-    assert await windows.find(target(), CALLER) == 8192  # nobody waits for it
+    # Nobody waits for it.
+    assert await windows.find(target(), CALLER) == 8192
     await settled()
     assert await windows.find(target(), CALLER) == 4096
     assert len(probe.asked) == 2
@@ -182,7 +183,8 @@ async def test_a_report_of_what_was_not_cached_is_no_cut():
     windows, plain = ContextWindows({}), target(asks=False)
     windows.note_report(plain, CALLER, PromptReport(3000))
     assert windows.note_report(plain, CALLER, PromptReport(600, 3100)) == 0
-    assert windows.note_report(plain, CALLER, PromptReport(2900, 6000)) == 0  # nor any later one
+    # Nor any later one.
+    assert windows.note_report(plain, CALLER, PromptReport(2900, 6000)) == 0
     assert windows.get(plain, "") is None
 
 

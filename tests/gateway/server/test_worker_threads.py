@@ -36,7 +36,8 @@ async def test_while_any_thread_works_the_event_loop_waits_less_for_it(threads):
     assert interval() == BUSY_SWITCH_SECONDS
     first.set()
     await works[0]
-    assert interval() == BUSY_SWITCH_SECONDS  # the other still works
+    # The other still works.
+    assert interval() == BUSY_SWITCH_SECONDS
     second.set()
     await works[1]
     assert interval() == USUAL_SECONDS

@@ -13,7 +13,8 @@ from memory.jobs.worker import Worker
 from memory.retrieval.retriever import Retriever
 
 DAY = 86400.0
-MARCH = 1_772_323_200.0  # 2026-03-01T00:00:00Z
+# 2026-03-01T00:00:00Z.
+MARCH = 1_772_323_200.0
 
 
 def row(**over):

@@ -56,7 +56,8 @@ def test_all_are_counted_to_whom_they_belong():
     held.note(request("nobody", None, at=1.0), "down")
     assert held.count_since(0.0) == MAX_HELD + 7
     assert held.count_since(0.0, "acme") == MAX_HELD + 6
-    assert held.count_since(7300.0, "acme") == MAX_HELD + 5  # an hour is counted whole
+    # An hour is counted whole.
+    assert held.count_since(7300.0, "acme") == MAX_HELD + 5
     assert held.count_since(0.0, "acme", ["bob"]) == MAX_HELD // 2 + 2
     held.forget("acme", "bob")
     assert held.count_since(0.0, "acme", ["bob"]) == 0
@@ -109,7 +110,8 @@ async def test_while_the_store_is_down_turns_are_listed_and_pages_say_what_mends
                 text += f"{line}\n"
                 if "ada" in text:
                     break
-        assert text.count("event: outage") == 2  # the second one is empty
+        # The second one is empty.
+        assert text.count("event: outage") == 2
         assert (await live.memory("GET", "/turns")).json()["warning"] is None
 
 

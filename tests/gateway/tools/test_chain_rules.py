@@ -39,7 +39,8 @@ def test_verdicts_are_the_same_wherever_a_request_ended(rules, sent, ends):
             recorded.append([name, is_ok])
         chain.finish_round(runs)
         entries.append({"results": results, "runs": recorded})
-        if number in ends:  # the client has a call of its own, and sends its result
+        # The client has a call of its own, and sends its result.
+        if number in ends:
             after = earlier.add_rounds(map(runs_of_round, entries))
             earlier, entries = read_runs(json.loads(json.dumps(after.to_json()))), []
     runs = earlier.add_rounds(map(runs_of_round, entries))

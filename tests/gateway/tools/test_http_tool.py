@@ -68,7 +68,8 @@ def test_arguments_are_read_as_those_of_a_python_tool(annotation, value):
     (listed,) = tool.list_tools("t")
     source = read_source(f"def f(name: {annotation}) -> str:\n    return 'x'\n", "monty")
     expected = check_arguments(source.parameters, {"name": value})
-    if value is not None:  # a null of a parameter that is not required is one that was left out
+    # A null of a parameter that is not required is one that was left out.
+    if value is not None:
         assert tool.check_arguments(listed, {"name": value}) == expected
 
 

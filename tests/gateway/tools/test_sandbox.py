@@ -154,7 +154,8 @@ async def test_a_run_that_is_cancelled_leaves_no_process(sandbox):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - begun < 2
-    assert len(children() - before) <= 1  # a worker in place of the killed one
+    # A worker in place of the killed one.
+    assert len(children() - before) <= 1
     assert (await run(sandbox, "2")).text == "2"
 
 

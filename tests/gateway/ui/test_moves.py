@@ -28,7 +28,8 @@ async def test_me_becomes_ada_in_single_user_mode(data, caplog):
         asked = words(await looker.send("/user/move?user=me", to=" ada "))
         assert "Move me to ada ?" in asked
         assert "2 messages" in asked
-        assert "user=ada" not in (await looker.get("")).text  # asked, not done
+        # Asked, not done.
+        assert "user=ada" not in (await looker.get("")).text
         done = await looker.send("/user/move?user=me", to="ada", confirmed="yes")
         assert done.status_code == 303
         page = await looker.get(done.headers["location"].removeprefix("/ui"))

@@ -153,7 +153,8 @@ async def test_a_link_signs_in_once(data):
         first, second = sign_in.arrive(), sign_in.arrive()
         code = unquote(path.partition("code=")[2])
         assert f'name="code" value="{code}"' in (await first.http.get(path)).text
-        assert (await first.get("")).status_code == 303  # to open it signs nobody in
+        # To open it signs nobody in.
+        assert (await first.get("")).status_code == 303
         foreign = {"origin": "https://evil.example"}
         assert (await first.send("/enter", foreign, code=code)).status_code == 403
         assert (await first.send("/enter", code=code)).headers["location"] == "/ui"
@@ -357,7 +358,8 @@ async def test_passages_that_fade_or_were_replaced_are_marked_and_come_back(data
         assert "the newer one" in aside
         await looker.send("/user/passage?user=ada", id=made["Likes tea"]["id"], verb="restore")
         page = words(await looker.get("/user/passages?user=ada"))
-        assert "Likes tea fact" in page  # found anew, it is not fading
+        # Found anew, it is not fading.
+        assert "Likes tea fact" in page
 
 
 def _keys(conn, content):

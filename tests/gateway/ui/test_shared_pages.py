@@ -111,7 +111,8 @@ async def test_a_key_sees_the_blocks_of_its_users_and_edits_where_one_may_write(
     block = await read_block(live, seen)
     assert (block["value"], block["updated_by"]["user"]) == ("Tea.", "ada")
     shown_page = words(await (await sign_in(SENTINEL_KEY)).get(f"/shared/block?id={seen}"))
-    assert "Tea. ada" in shown_page  # each line with its writer
+    # Each line with its writer.
+    assert "Tea. ada" in shown_page
     assert (await ada.get(f"/shared/versions?id={seen}")).status_code == 403
     for path, fields in (
         ("/shared", {"label": "x", "description": "", "value": ""}),

@@ -52,7 +52,8 @@ async def test_a_skill_is_written_changed_exported_and_deleted(site):
     assert (await looker.send(at, **{**form, "csrf": ""})).status_code == 403
     assert (await looker.send(at, **form)).status_code == 303
     stale = await looker.send(at, **form)
-    assert 'role="alert"' in stale.text  # another version is there by now
+    # Another version is there by now.
+    assert 'role="alert"' in stale.text
     for wrong in ({"status": "x"}, {"version": "x"}):
         assert (await looker.send(at, **{**form, **wrong})).status_code == 400
     page = await looker.get(at)

@@ -129,7 +129,8 @@ async def test_a_python_tool_is_made_corrected_run_undone_and_deleted(site):
     fields = {"name": "add", "source": SOURCE, "description": ""}
     wrong = await root.send(in_tenant("/tools"), **{**fields, "source": f"{SOURCE}\nx ="})
     assert "line 10" in words(wrong)
-    assert "x =" in wrong.text  # what was written stays in the form
+    # What was written stays in the form.
+    assert "x =" in wrong.text
     assert (await root.send(in_tenant("/tools"), **fields)).status_code == 303
     again = await root.send(in_tenant("/tools"), **fields)
     assert "There is a Python tool" in words(again)

@@ -213,7 +213,8 @@ async def test_a_break_anywhere_is_an_error_and_what_came_is_given(pool, name, h
             assert b"hello world".startswith(b"".join(parts))
             if name != "chunked" and cut >= begins:
                 assert b"".join(parts) == b"hello world"[: cut - begins]
-            assert len(server.requests) == 1  # nothing is sent twice
+            # Nothing is sent twice.
+            assert len(server.requests) == 1
         assert pool.places.free_count == 4
 
 
@@ -459,7 +460,8 @@ async def test_a_kept_connection_that_dies_before_its_answer_is_replaced_at_once
         for n in (1, 2):
             assert await got(pool, server) == b"ok"
             assert (len(server.requests), server.connections) == (n, 1)
-        assert await got(pool, server) == b"ok"  # the first died, the second answers
+        # The first died, the second answers.
+        assert await got(pool, server) == b"ok"
         assert (len(server.requests), server.connections) == (4, 2)
         with pytest.raises(UpstreamUnreachable):
             # The second died, and so does the third, which was new.
@@ -608,7 +610,8 @@ async def test_an_answer_may_come_before_the_request_has_left(pool, then):
         incoming = await pool.call(asked(server, body), clock())
         assert (incoming.status, await incoming.read()) == (413, b"long")
         assert await got(pool, server) == b"ok"
-        assert server.connections == 2  # what had not left whole is not used again
+        # What had not left whole is not used again.
+        assert server.connections == 2
 
 
 async def test_an_end_counts_while_the_request_has_not_left(pool):
@@ -648,7 +651,8 @@ async def test_a_server_that_is_faster_than_its_reader_waits(pool):
             parts.append(part)
             most = max(most, response.unread)
         assert b"".join(parts) == body
-        assert most <= UNREAD + (1 << 18) + CHUNK_BYTES  # and what one read of the loop brings
+        # And what one read of the loop brings.
+        assert most <= UNREAD + (1 << 18) + CHUNK_BYTES
         assert max(map(len, parts)) <= CHUNK_BYTES
         assert [c.paused for c in pool.connections] == [False]
 
@@ -893,7 +897,8 @@ async def test_who_is_cancelled_when_the_time_of_a_body_is_up_has_left(pool, cap
         assert not limits._alarm.open_waits
         await eventually(lambda: not server.open)
     gc.collect()
-    assert not caplog.records  # an exception that nobody took would be told of
+    # An exception that nobody took would be told of.
+    assert not caplog.records
 
 
 async def test_each_wait_ends_at_its_own_time():

@@ -24,7 +24,8 @@ from memory.stores.sql.engine.vacuum import vacuum
 from tests.gateway.management.managing import as_key, managed
 from tests.sockets import within
 
-MARCH = 1_772_323_200.0  # 2026-03-01T00:00:00Z
+# 2026-03-01T00:00:00Z.
+MARCH = 1_772_323_200.0
 ROOT = as_key("sk-root")
 
 
@@ -190,7 +191,8 @@ async def test_a_stop_waits_for_no_stalled_store_and_says_what_is_lost(db, quick
         begun = time.perf_counter()
         with caplog.at_level(logging.WARNING):
             await log.stop()
-        assert time.perf_counter() - begun < 15  # the store stalls for 20 s
+        # The store stalls for 20 s.
+        assert time.perf_counter() - begun < 15
     assert "1 usage records are lost" in caplog.text
     assert await stored(db) == []
 

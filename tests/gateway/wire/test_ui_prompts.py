@@ -186,7 +186,8 @@ RECORDED = [
 ]
 PEOPLE = [
     "### Task:\nRespond to the user query using the provided context, incorporating inline "
-    "citations\n<context>the chat history</context>",  # Open WebUI's documents: a real turn
+    # Open WebUI's documents: a real turn.
+    "citations\n<context>the chat history</context>",
     "### Task:\nGenerate a poem about spring",
     "### Task:\nAnalyze my sales of May",
     "Give me a short title for my novel",

@@ -6,7 +6,8 @@ answer in JSON, and the tags around the chat.
 
 from __future__ import annotations
 
-SECTIONS = {  # task, guidelines, output, examples, chat history
+# Task, guidelines, output, examples, chat history.
+SECTIONS = {
     "de": ("Aufgabe", "Richtlinien", "Ausgabe", "Beispiele", "Chatverlauf"),
     "fr": ("Tâche", "Consignes", "Sortie", "Exemples", "Historique de la discussion"),
     "es": ("Tarea", "Pautas", "Salida", "Ejemplos", "Historial del chat"),
@@ -14,7 +15,8 @@ SECTIONS = {  # task, guidelines, output, examples, chat history
     "ja": ("タスク", "ガイドライン", "出力", "例", "チャット履歴"),
     "zh": ("任务", "准则", "输出", "示例", "聊天记录"),
 }
-TITLE = {  # what is to be done, and how
+# What is to be done, and how.
+TITLE = {
     "de": (
         "Fasse den Chat in einem Titel von drei bis fünf Wörtern mit einem Emoji zusammen.",
         "Der Titel nennt das Hauptthema, in der Sprache des Chats.",
@@ -89,7 +91,8 @@ QUERIES = {
         "今天是2026年11月26日。不确定时就搜索。",
     ),
 }
-SPOKEN = {  # what a person may want
+# What a person may want.
+SPOKEN = {
     "de": "Schreib mir ein Gedicht über Titel und Schlagwörter.",
     "fr": "Écris-moi un poème sur les titres et les étiquettes.",
     "es": "Escríbeme un poema sobre títulos y etiquetas.",

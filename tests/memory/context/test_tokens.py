@@ -422,7 +422,8 @@ def test_no_count_of_one_text_is_taken_for_that_of_another_with_the_same_words(t
         {"role": "user", "content": "a b"},
         {"role": "user", "content": "a" + "\n" * 50 * n + "b"},
     )
-    digest = b"d" * 16  # of the normalised message: the same for both
+    # Of the normalised message: the same for both.
+    digest = b"d" * 16
     small = counter.message(plain, digest)
     assert counter.message(wide, digest) == TokenCounter().message(wide) > small
     thinks = {"role": "assistant", "content": "a b", "reasoning_content": f"{text} and on " * n}
@@ -434,7 +435,8 @@ def test_a_message_of_many_parts_is_counted_like_one_text():
     counter = TokenCounter()
     began = time.process_time()
     many = counter.message({"role": "system", "content": [*parts, {"type": "odd", "a": 1}]})
-    assert time.process_time() - began < 1  # one by one it took several
+    # One by one it took several.
+    assert time.process_time() - began < 1
     one = counter.message({"role": "system", "content": "\n".join(p["text"] for p in parts)})
     assert one <= many <= one + 10
 

@@ -81,9 +81,12 @@ def test_a_stored_history_grows_turn_by_turn():
 
 def test_what_does_not_simply_continue_a_stored_history_is_refused():
     kept = stored(SYSTEM, HELLO)
-    assert kept.continue_with(Messages.of([TEA])) is None  # other system text
-    assert kept.continue_with(Messages.of([SYSTEM])) is None  # nothing new
-    assert kept.continue_with(Messages.of([SYSTEM, HELLO])) is None  # a regeneration
+    # Other system text.
+    assert kept.continue_with(Messages.of([TEA])) is None
+    # Nothing new.
+    assert kept.continue_with(Messages.of([SYSTEM])) is None
+    # A regeneration.
+    assert kept.continue_with(Messages.of([SYSTEM, HELLO])) is None
     assert kept.continue_with(Messages.of([SYSTEM, RESULT])) is None
 
 
@@ -103,7 +106,8 @@ def test_messages_read_like_the_list_they_came_from():
 
 
 ALL = [SYSTEM, HELLO, HI, TEA, HI, HELLO]
-CUT = 3  # the index of the first message after it
+# The index of the first message after it.
+CUT = 3
 
 
 def cut(new=(RESULT,), stays=(0,), window=None):

@@ -9,7 +9,8 @@ from memory.core.agent_messages import (
 )
 from memory.core.blocks import strip_spans
 
-AT = 1764079200.0  # 2025-11-25T14:00Z
+# 2025-11-25T14:00Z.
+AT = 1764079200.0
 
 
 def message(ident, text="Hi", sender="manager"):

@@ -104,7 +104,8 @@ def test_a_password_is_removed_and_what_names_it_stays(text, secret):
     [
         "The password is important to me.",
         "My phone is +49 170 1234567",
-        "Order 1234 5678 9012 3456",  # fails the check of Luhn
+        # Fails the check of Luhn.
+        "Order 1234 5678 9012 3456",
         "0000 0000 0000 0000",
         "I was born on 1990-01-01 at 12:30",
         "sk-learn is a library, and task-runner too",

@@ -91,7 +91,8 @@ async def test_what_is_gone_asks_nobody(db, scope):
         assert await reflect(QueuedJob("reflect", {"rounds": 0, "model": "m"}, whose)) is None
     # Its turn was deleted.
     assert await extract(QueuedJob("extract", {"model": "m"}, scope)) is None
-    assert await summarise(summary_job(scope, BASE)) is None  # and the summary to go on from
+    # And the summary to go on from.
+    assert await summarise(summary_job(scope, BASE)) is None
     await keep(db, scope, LINK, "there")
     assert await summarise(summary_job(scope)) is None
     # Nothing to tidy.

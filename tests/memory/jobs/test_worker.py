@@ -420,7 +420,8 @@ async def test_a_conversation_has_one_job_of_a_kind_that_wants_to_be_alone(db):
     assert len(await jobs(db)) == 3
     claimed = await claim(db)
     await add(db, one)
-    assert len(await jobs(db)) == 3  # not while it runs, either
+    # Not while it runs, either.
+    assert len(await jobs(db)) == 3
     await db.write(lambda conn: queue.fail(conn, claimed, "x", max_attempts=1))
     await add(db, one)
     assert sorted(j["state"] for j in await jobs(db)) == ["dead", "ready", "ready", "ready"]

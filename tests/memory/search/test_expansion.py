@@ -13,8 +13,10 @@ def test_words_of_better_hits_and_of_several_hits_count_more():
     found = related_words({"dawn"}, hits)
     assert found["surfing"] == 1.5
     assert all(score <= 1.0 for word, score in found.items() if word != "surfing")
-    assert "dawn" not in found  # the query has it
-    assert "at" not in found  # says nothing
+    # The query has it.
+    assert "dawn" not in found
+    # Says nothing.
+    assert "at" not in found
 
 
 def test_what_is_looked_up_is_bounded():
@@ -43,7 +45,8 @@ def test_a_frequent_word_and_one_that_nothing_has_add_nothing():
     wide = widen(matches, {"a": 1.0, "b": 1.0}, [list(range(MAX_RELATED)), []])
     assert wide.weight == matches.weight
     small = Matches({1: 4.0}, asked=5.0, size=20)
-    assert widen(small, {"a": 1.0}, [[2, 3]]).weight == small.weight  # a tenth of all has it
+    # A tenth of all has it.
+    assert widen(small, {"a": 1.0}, [[2, 3]]).weight == small.weight
 
 
 def test_a_tags_or_speakers_name_finds_what_bears_it_and_nothing_else():

@@ -66,7 +66,8 @@ def test_a_query_is_not_narrowed_to_a_compound_of_prose():
 def test_data_is_no_identifier():
     noise = base64.b64encode(b"".join(hashlib.sha256(b"%d" % i).digest() for i in range(40)))
     found = set(identifier_words(noise.decode()))
-    assert len(found) < 70  # of 1,700 characters, which have 300 humps
+    # Of 1,700 characters, which have 300 humps.
+    assert len(found) < 70
     assert set(identifier_words("a" * 101 + "_b")) == set()
 
 
@@ -85,7 +86,8 @@ def test_what_was_indexed_before_still_is(text):
 def test_hostile_text_costs_little(unit):
     text, began = unit * (200_000 // len(unit)), time.process_time()
     assert sum(1 for _ in identifier_words(text)) < 5
-    assert time.process_time() - began < 1  # a pattern that goes back would take minutes
+    # A pattern that goes back would take minutes.
+    assert time.process_time() - began < 1
 
 
 @given(st.text(alphabet="abXY1 .", max_size=30))

@@ -223,7 +223,8 @@ def test_messages_are_those_of_the_request():
     assert isinstance(compose(a_turn()).messages, Messages)
 
 
-LONG_BODY = b"word " * 4000  # more bytes than the window's soft threshold has tokens
+# More bytes than the window's soft threshold has tokens.
+LONG_BODY = b"word " * 4000
 
 
 def test_a_body_whose_samples_surely_fit_is_not_counted():

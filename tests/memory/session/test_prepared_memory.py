@@ -64,7 +64,8 @@ def test_a_prepared_turn_sends_what_one_composed_anew_sends():
     before = first_prompt()
     anew = compose(next_turn(before, prepared=None))
     goes_on = compose(next_turn(before, prepared=before.prepared))
-    assert goes_on.prepared is before.prepared  # nothing was looked at again
+    # Nothing was looked at again.
+    assert goes_on.prepared is before.prepared
     assert sent(goes_on) == sent(anew)
 
 
@@ -90,7 +91,8 @@ def test_what_has_changed_is_composed_anew(change):
     anew = compose(next_turn(before, prepared=None, **change))
     goes_on = compose(next_turn(before, prepared=before.prepared, **change))
     assert goes_on.prepared is not before.prepared
-    is_new = anew.plan.reason != ""  # then each has an epoch of its own
+    # Then each has an epoch of its own.
+    is_new = anew.plan.reason != ""
     members = [name for name in range(13) if not (is_new and name == 10)]
     assert [sent(goes_on)[i] for i in members] == [sent(anew)[i] for i in members]
 

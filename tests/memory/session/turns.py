@@ -63,7 +63,8 @@ class FakeDatabase:
             raise fault
 
     def write_now(self, work):
-        return None  # it waits its turn
+        # It waits its turn.
+        return None
 
     async def write(self, work, **_):
         self._fail()

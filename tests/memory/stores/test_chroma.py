@@ -38,7 +38,8 @@ async def test_a_process_that_stands_still_costs_a_search_two_seconds_once_and_t
     for _ in range(100):
         with pytest.raises(StoreUnavailable):
             await index.upsert("scope-1", VECTORS)
-    assert time.monotonic() - begun < 5  # left alone, none of them waited
+    # Left alone, none of them waited.
+    assert time.monotonic() - begun < 5
     assert len([r for r in caplog.records if "left alone" in r.message]) == 1
 
 

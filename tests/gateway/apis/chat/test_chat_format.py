@@ -32,7 +32,8 @@ async def test_what_the_event_loop_puts_together_of_a_stream_is_short(monkeypatc
     for content in ("a", text, "b"):
         shown = await mask.show(event_of(content))
         assert content.encode() in shown
-    assert mask.is_long  # so that it is closed in a thread
+    # So that it is closed in a thread.
+    assert mask.is_long
     assert framed
     assert max(framed) <= LONG_BYTES
     assert mask.answers()[0]["content"] == f"a{text}b"

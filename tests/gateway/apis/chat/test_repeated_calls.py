@@ -129,7 +129,8 @@ async def test_a_whole_answer_hides_a_call_of_the_older_form(both):
     assert OURS not in b"".join(mask.show_whole(answer)).decode()
     _, result = mask.close()
     assert len(result.ours) == 1
-    assert lift(completion)["choices"][0]["delta"]["function_call"]["name"] == OURS  # unchanged
+    # Unchanged.
+    assert lift(completion)["choices"][0]["delta"]["function_call"]["name"] == OURS
 
 
 async def test_text_that_is_told_again_in_a_message_is_recorded_once():
@@ -141,7 +142,8 @@ async def test_text_that_is_told_again_in_a_message_is_recorded_once():
     mask = mask_of()
     shown, _ = await shown_by(mask, [*chunks, chunk_of({}, "stop")])
     assert [a["content"] for a in mask.answers()] == ["abc"]
-    assert '"message":' in shown  # as it came
+    # As it came.
+    assert '"message":' in shown
 
 
 async def test_a_message_in_place_of_deltas_is_shown_as_one():

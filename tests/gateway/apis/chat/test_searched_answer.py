@@ -117,7 +117,8 @@ def test_the_option_and_citations_of_earlier_answers_are_not_sent(tools):
         (body, ("p",), None, [said, kept]), function
     )
     assert (pieces, client) == (("p",), None)
-    assert sent["messages"][0] is kept  # so that it leaves in the client's bytes
+    # So that it leaves in the client's bytes.
+    assert sent["messages"][0] is kept
     assert sent["messages"][1] == lasting[0] == {"role": "assistant", "content": "So [1]."}
     assert sent["tools"] == [*(tools or ()), {"type": "function", "function": function}]
     assert "web_search_options" not in sent

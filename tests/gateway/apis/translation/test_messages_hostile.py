@@ -141,8 +141,10 @@ def test_an_answer_with_anything_wrong_in_it_is_json():
             json.loads(refusal(data))
 
 
-LONG = 60_000  # of anything: what is quadratic in it takes far longer than
-SECONDS = 15  # of CPU; what is linear takes one or two
+# Of anything: what is quadratic in it takes far longer than.
+LONG = 60_000
+# Of CPU; what is linear takes one or two.
+SECONDS = 15
 
 
 @pytest.fixture

@@ -171,7 +171,8 @@ async def test_messages_are_found_by_meaning_and_say_why(memory):
         for h in hits
     )
     assert hits[0]["why"]["similarity"] > 0.5
-    assert await many(memory, t.message_vectors) == 4  # a tool's result has none
+    # A tool's result has none.
+    assert await many(memory, t.message_vectors) == 4
 
 
 async def test_who_spoke_or_is_tagged_is_no_part_of_what_is_meant(memory, monkeypatch):
@@ -351,7 +352,8 @@ async def test_a_text_that_is_refused_costs_its_own_vector_alone_and_is_not_aske
     await said(memory, [("user", "My dog is called Rex.")], name="later")
     assert not await memory.retrieval.embed_scope(scope_id)
     assert await memory.db.read(lambda conn: vectors.count_made(conn, "concepts")) == 67
-    assert embed.calls == before + 2  # the query that had vectors to be compared with, and the text
+    # The query that had vectors to be compared with, and the text.
+    assert embed.calls == before + 2
 
 
 async def test_a_rebuilt_index_asks_for_refused_texts_again_and_another_model_for_all(memory):
@@ -495,7 +497,8 @@ async def shelved(tmp_path):
 async def test_what_is_erased_while_its_vectors_are_put_is_taken_out_again(shelved, whole):
     memory, index = shelved
     scope_id = await said(memory)
-    if whole:  # they are in SQL, and the index is made anew
+    # They are in SQL, and the index is made anew.
+    if whole:
         await memory.retrieval.embed_scope(scope_id)
         await index.forget(f"scope-{scope_id}-", None)
 

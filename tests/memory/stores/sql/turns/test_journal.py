@@ -55,7 +55,8 @@ class Household:
         self.path = path
         self.memory = Memory(Database(f"sqlite+aiosqlite:///{path}"), Policy(blocks=BLOCKS), SECRET)
         await self.memory.open()
-        self.memory.db.filer.is_paused = True  # nothing is filed before somebody needs it
+        # Nothing is filed before somebody needs it.
+        self.memory.db.filer.is_paused = True
 
     async def turn(self, user, number, *, opened):
         said = self.said[user].setdefault(number, [])

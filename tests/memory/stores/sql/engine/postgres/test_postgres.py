@@ -348,7 +348,8 @@ async def test_a_value_that_does_not_fit_is_told_apart_from_an_outage(db):
         def work(conn, row=row, kind=kind):
             with pytest.raises(kind):
                 statements.add_row(conn, t.marks, **row)
-            raise KeyError  # the transaction is of no use any more
+            # The transaction is of no use any more.
+            raise KeyError
 
         with pytest.raises(KeyError):
             await db.write(work)

@@ -198,7 +198,8 @@ async def test_who_was_given_up_registers_anew_before_it_writes(
 
 async def test_a_database_that_does_not_answer_is_told(postgres_url):
     away = SlotLease(postgres_url.rsplit("/", 1)[0] + "/no_such_database")
-    why = "cannot be renewed: (InvalidCatalogName|ProtocolViolation)Error"  # the pooler's words
+    # The pooler's words.
+    why = "cannot be renewed: (InvalidCatalogName|ProtocolViolation)Error"
     with pytest.raises(StoreUnavailable, match=why):
         await away.take()
     assert not away.is_held

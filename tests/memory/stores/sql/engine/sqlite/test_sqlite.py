@@ -70,7 +70,8 @@ async def test_writes_that_outrun_a_checkpoint_wait_for_it(db, monkeypatch):
     """
     monkeypatch.setattr(threads, "CHECKPOINT", 16)
     monkeypatch.setattr(threads, "BEHIND", 64)
-    db._connections._since_checkpoint = 0  # what made the tables counts too
+    # What made the tables counts too.
+    db._connections._since_checkpoint = 0
     thread, go = db._connections._checkpointer, threading.Event()
     checkpoint = thread.checkpoint
     monkeypatch.setattr(thread, "checkpoint", lambda: go.wait(10) and checkpoint())
