@@ -8,6 +8,7 @@ with the conversation.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -155,13 +156,13 @@ class Messages(Sequence[Json]):
     """
 
     __slots__ = (
+        "_checked_span",
         "_from",
         "_locate",
         "_record",
         "_spans",
         "_stays",
         "_tail",
-        "_unchecked",
         "after",
         "before",
         "heavy",
@@ -190,7 +191,7 @@ class Messages(Sequence[Json]):
         # Decoded messages before that.
         self._stays: dict[int, Json] = {}
         self._spans: list[Span] = []
-        self._unchecked: bytes | None = None
+        self._checked_span: Span | None = None
 
     @classmethod
     def of(cls, messages: Sequence[Json]) -> Messages:
@@ -220,23 +221,31 @@ class Messages(Sequence[Json]):
         Those are such whose text was checked before (see `PrefixInfo`), and new ones that hold
         nothing but a role and a text.
         """
-        if self._unchecked is None:
-            self._unchecked = self._read_unchecked()
-        return self._unchecked
+        return self.unchecked_within(sys.maxsize)
 
-    def _read_unchecked(self) -> bytes:
+    def unchecked_within(self, max_bytes: int) -> bytes:
+        """Return `unchecked` if it has no more bytes; else b"", without a copy of it."""
         if (source := self.source) is None:
             return b""
+        if self._checked_span is None:
+            self._checked_span = self._find_checked(source)
+        text, (start, end) = source.text, self._checked_span
+        if len(text) - (end - start) > max_bytes:
+            return b""
+        return text[:start] + text[end:] if end > start else text
+
+    def _find_checked(self, source: SourceText) -> Span:
+        """Return where the messages stand in which nothing has to be looked for."""
         text = source.text
         undecoded = self._locate()
         start, end = undecoded.start, undecoded.end
         if not (self.before.count and self.before.checked):
             if self.before.count:
-                return text
+                return 0, 0
             start = end = source.start
         if source.end and self._are_plain(text, end, source.end):
             end = source.end
-        return text[:start] + text[end:]
+        return start, end
 
     def _are_plain(self, text: bytes, start: int, end: int) -> bool:
         """Tell whether the new messages, which stand there in a text, are a role and a text each.

@@ -41,6 +41,7 @@ from gateway.config.agents import PREFIX
 from gateway.errors import BadRequest, Unavailable
 from gateway.http.asgi import Receive
 from gateway.http.json_thread import run_by_weight
+from gateway.http.known_requests import MEMBERS_BYTES
 from gateway.http.paths import UpstreamPath
 from gateway.http.request_body import read_body
 from gateway.routing.router import Route, Target
@@ -48,7 +49,7 @@ from gateway.state import REQUEST_ID, GatewayState, headers_of
 from gateway.usage.pricing import MAX_COUNT
 from gateway.wire.chat import Json
 from gateway.wire.model_field import model_for_certain
-from memory import SHIPPED_HARNESS, Harness, TurnRequest
+from memory import SHIPPED_HARNESS, Harness, Messages, TurnRequest
 
 MIB = 1 << 20
 
@@ -288,13 +289,19 @@ def _find_known(
     if body.facts is None or scope.get("query_string") or not gateway.memory.policies.is_unused:
         return None
     history = body.facts.history
-    name = gateway.known_requests.name(scope["headers"], history.unchecked)
+    name = _name_of(gateway, scope, history)
     known: TurnInput | None = gateway.known_requests.decisions.get(name)
     if known is None or not _is_same_caller(known.principal, principal):
         return None
     if gateway.background.matches(history):
         return None
     return known
+
+
+def _name_of(gateway: GatewayState, scope: Any, history: Messages) -> int:
+    """Return what names requests like this one, see `KnownRequests.name`."""
+    members = history.unchecked_within(MEMBERS_BYTES)
+    return gateway.known_requests.name(scope["headers"], members)
 
 
 def _without_key(principal: Principal) -> Principal:
@@ -340,7 +347,7 @@ def keep_known(gateway: GatewayState, scope: Any, request: TurnInput) -> None:
         return
     if scope.get("query_string") or gateway.clients.find(request.headers).utility:
         return
-    name = gateway.known_requests.name(scope["headers"], facts.history.unchecked)
+    name = _name_of(gateway, scope, facts.history)
     if name:
         nothing: Json = {}
         kept = msgspec.structs.replace(
