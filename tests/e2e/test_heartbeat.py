@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +90,20 @@ def moves():
     return first, second
 
 
+@asynccontextmanager
+async def proposing(data):
+    """Serve a memory for which a dry run proposed its moves; yield both, and the passage."""
+    async with (
+        Model(lambda seen, wire: tidy(seen, wire)) as up,
+        gateway(up, data, {**granting({}), **DRY}) as live,
+    ):
+        tidy = tidying()
+        passage = await prepared(live)
+        tidy = tidying(*moves())
+        (proposal,) = await reflect(live)
+        yield live, proposal, passage
+
+
 async def test_t_k2_a_dry_run_writes_nothing_and_is_applied_or_undone_as_a_whole(data):
     async with (
         Model(lambda seen, wire: tidy(seen, wire)) as up,
@@ -135,14 +151,7 @@ async def test_t_k2_a_dry_run_writes_nothing_and_is_applied_or_undone_as_a_whole
 
 
 async def test_t_k2_what_changed_meanwhile_is_a_conflict_and_nothing_is_written(data):
-    async with (
-        Model(lambda seen, wire: tidy(seen, wire)) as up,
-        gateway(up, data, {**granting({}), **DRY}) as live,
-    ):
-        tidy = tidying()
-        await prepared(live)
-        tidy = tidying(*moves())
-        (proposal,) = await reflect(live)
+    async with proposing(data) as (live, proposal, _):
         await put(live, "human", "Name: Bo")
         before = await values(live)
         for status in (409, 409):
@@ -160,14 +169,7 @@ async def test_t_k2_what_changed_meanwhile_is_a_conflict_and_nothing_is_written(
 
 
 async def test_t_k2_a_passage_that_changed_meanwhile_keeps_the_blocks_as_they_are(data):
-    async with (
-        Model(lambda seen, wire: tidy(seen, wire)) as up,
-        gateway(up, data, {**granting({}), **DRY}) as live,
-    ):
-        tidy = tidying()
-        passage = await prepared(live)
-        tidy = tidying(*moves())
-        (proposal,) = await reflect(live)
+    async with proposing(data) as (live, proposal, passage):
         gone = await live.memory("DELETE", f"{BASE}/passages/{passage}", headers=KEY)
         assert gone.status_code == 200, gone.text
         before = await values(live)
@@ -180,14 +182,7 @@ async def test_t_k2_a_passage_that_changed_meanwhile_keeps_the_blocks_as_they_ar
 
 
 async def test_t_k2_an_undo_of_what_changed_since_is_a_conflict_too(data):
-    async with (
-        Model(lambda seen, wire: tidy(seen, wire)) as up,
-        gateway(up, data, {**granting({}), **DRY}) as live,
-    ):
-        tidy = tidying()
-        await prepared(live)
-        tidy = tidying(*moves())
-        (proposal,) = await reflect(live)
+    async with proposing(data) as (live, proposal, _):
         assert (await decide(live, proposal["id"], "apply")).status_code == 200
         await put(live, "human", "Name: Bo")
         before = await values(live)
